@@ -129,7 +129,7 @@ class SessionSocket(_SessionMessages):
         async for text in browser.messages():
             messages.note(text)
             for start in range(0, max(1, len(text)), PIECE):
-                await self.valve.wait()
+                await self.send_buffer.wait()
                 end = start + PIECE
                 self._write(
                     TextMessage(text[start:end], message_finished=end >= len(text))
@@ -193,7 +193,7 @@ class PictureStream(Stream):
             picture = await self._session.picture()
             if picture and (picture != self._last or rests >= BEAT_S):
                 self._last, rests = picture, 0.0
-                await self.valve.wait()
+                await self.send_buffer.wait()
                 self.beat()
             rests += REST_S
             await asyncio.sleep(REST_S)
@@ -203,7 +203,7 @@ class PictureStream(Stream):
         await self.goodbye()
 
     async def goodbye(self) -> None:
-        await self.valve.wait()
+        await self.send_buffer.wait()
         self.request.unregisterProducer()
         self.request.finish()
 
@@ -284,7 +284,7 @@ class InputSocket(_SessionMessages):
             picture = await self._session.picture()
             if picture and picture != last:
                 last = picture
-                await self.valve.wait()
+                await self.send_buffer.wait()
                 self._write(BytesMessage(picture))
             is_busy = time.monotonic() < self._touched_at + BUSY_S
             self._touched.clear()

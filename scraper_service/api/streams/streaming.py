@@ -63,7 +63,7 @@ class FairTurns:
 
 
 @implementer(IPushProducer)
-class Valve:
+class SendBuffer:
     """The state of a connection's send buffer, which its transport sets."""
 
     def __init__(self, stall_s: float):
@@ -226,7 +226,7 @@ class Stream(Resource):
         self.urls = urls
         self.job_id = job_id
         self.team = team
-        self.valve = Valve(watchers.stall_s)
+        self.send_buffer = SendBuffer(watchers.stall_s)
         self.is_stopping = False
         self.is_gone = False
         self._beat_at = time.monotonic() + watchers.ping_s
@@ -236,7 +236,7 @@ class Stream(Resource):
         self.transport = request.channel.transport
         request.notifyFinish().addBoth(self._on_lost)
         self.open()
-        request.registerProducer(self.valve, True)
+        request.registerProducer(self.send_buffer, True)
         self.watchers.start(self)
         return NOT_DONE_YET
 
@@ -287,7 +287,7 @@ class Stream(Resource):
         if time.monotonic() >= self._beat_at:
             with suppress(ServiceUnavailable):  # not an error of the key
                 await self.checks.recheck(self.request)
-            await self.valve.wait()
+            await self.send_buffer.wait()
             self.beat()
             self._beat_at = time.monotonic() + self.watchers.ping_s
 

@@ -180,7 +180,7 @@ class SocketStream(Stream):
         parts = self.with_base(parts)
         left = sum(map(len, parts))
         for piece in pieces(parts):
-            await self.valve.wait()
+            await self.send_buffer.wait()
             left -= len(piece)
             text = decoder.decode(piece, final=not left)
             self._write(TextMessage(text, message_finished=not left))
@@ -211,7 +211,7 @@ class SocketStream(Stream):
         """
         if self._wire.state is ConnectionState.OPEN:
             self._write(CloseConnection(code, reason))
-        await self.valve.wait()
+        await self.send_buffer.wait()
         with suppress(TimeoutError):
             async with asyncio.timeout(CLOSING_S):
                 await self._closed.wait()
@@ -255,7 +255,7 @@ class SocketStream(Stream):
     def _take(self, event: Event) -> None:
         # No pongs are queued for a client that sends pings and reads nothing.
         if isinstance(event, Ping) and self._wire.state is ConnectionState.OPEN:
-            if self.valve.is_open:
+            if self.send_buffer.is_open:
                 self._write(event.response())
         elif isinstance(event, TextMessage | BytesMessage):
             self._parts_heard = 0 if event.message_finished else self._parts_heard + 1

@@ -69,9 +69,9 @@ class KeptOutput:
         """Read a pipe to its end. A program that writes for ever is slowed down."""
         async with _stream(file) as stream:
             while chunk := await stream.read(CHUNK):
-                room = MOST_OUTPUT - len(self.data)
-                self.data += chunk[:room]
-                if len(chunk) > room:
+                free = MOST_OUTPUT - len(self.data)
+                self.data += chunk[:free]
+                if len(chunk) > free:
                     self.is_cut = True
                     await asyncio.sleep(DISCARD_PAUSE_S)
 
