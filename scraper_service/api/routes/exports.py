@@ -203,7 +203,7 @@ class ExportStream(Stream):
         self.cut()
 
     def beat(self) -> None:
-        """Write nothing: a file has no place for it."""
+        """Write nothing: a file has no field for it."""
 
 
 MAX_FIELDS = 100
