@@ -166,7 +166,7 @@ def data_of(pages: Sequence[AgentPage]) -> list[PageData]:
 
 @frozen
 class Prompts:
-    """What the language model is told in one kind of run."""
+    """The instructions to the language model in one kind of run."""
 
     choose: str
     #: The schema of what it chooses.
@@ -221,8 +221,8 @@ class AgentWriter:
     ) -> ModelAnswer:
         """Return the answer: a value by the schema of the request, else a text."""
         options: RunOptionsT = operation.options
-        told = PROMPTS[options.kind].answer if options.schema is None else FILL
-        task = told.format(prompt=options.prompt, further=options.instructions)
+        prompt = PROMPTS[options.kind].answer if options.schema is None else FILL
+        task = prompt.format(prompt=options.prompt, further=options.instructions)
         data = pages_text(pages, ANSWERED_FROM)
         found = await self._ask(operation, task, data, options.schema, until)
         if options.schema is None and not found.text.strip():
