@@ -1,8 +1,8 @@
 """Runs crawls and batches on scrapyd: processes on nodes that share the job database.
 
 A run is taken for a node, which gets a request to start a process; the process joins the
-run. A run that its node will not start ends, so that the job is taken again. The operator sets the URLs
-of nodes, so the egress rules for pages do not apply.
+run. If its node does not start a run, it ends, and the job is taken again. The operator
+sets the URLs of nodes, so the egress rules for pages do not apply.
 """
 
 from __future__ import annotations
