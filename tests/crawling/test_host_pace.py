@@ -747,19 +747,19 @@ async def test_one_with_a_deadline_knows_who_is_in_front_of_it(asker, time):
 @run
 async def test_room_for_a_job(make_pace, time):
     pace = make_pace()
-    assert pace.room(SITE) > 1000
+    assert pace.job_limit(SITE) > 1000
     assert pace.pause_s(SITE) == 0
     async with pace.slot(SITE) as slot:
         slot.note_response(503, 0, 0.01, 7.0, page=next(PAGES))
-    assert pace.room(SITE) == 0
+    assert pace.job_limit(SITE) == 0
     assert pace.pause_s(SITE) == 7
     await time.advance(7)
-    assert pace.room(SITE) == 5
+    assert pace.job_limit(SITE) == 5
     async with pace.slot(SITE) as slot:
         slot.note_response(429, 0, 0.01, 60.0, page=next(PAGES))
     await time.advance(60)
     assert pace.report(SITE).gap_s == 1.0
-    assert pace.room(SITE) == 3  # the window is 2 by now
+    assert pace.job_limit(SITE) == 3  # the window is 2 by now
 
 
 def test_hosts_that_nobody_asks_are_forgotten(make_pace, time, monkeypatch):

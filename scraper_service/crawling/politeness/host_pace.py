@@ -48,7 +48,7 @@ class HostPace:
     first. A host starts with ``ceiling`` requests in flight and slows down by its responses, see
     :class:`Host`. With ``ramps`` an unknown host starts with one request. Processes that
     :meth:`connect` share the ceiling by ``shared_limit``, the starts of a host with a gap
-    one by one, and their learnt paces within :data:`REFRESH_S`.
+    one by one, and their learnt paces every :data:`REFRESH_S`.
     """
 
     _instances: ClassVar[Singletons[HostPace]] = Singletons()
@@ -110,7 +110,7 @@ class HostPace:
         tally = tally or JobTally()
         return Slot(self, self._host(name), owner, deadline, patience_s, tally)
 
-    def room(self, name: str) -> int:
+    def job_limit(self, name: str) -> int:
         """Return the number of requests that one job may have in flight at a host."""
         host = self._host(name)
         if host.opens_at > self.clock():

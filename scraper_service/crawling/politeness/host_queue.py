@@ -166,7 +166,7 @@ class HostQueue:
         self.leave(row_id)
         self._release_lock(row_id)
 
-    def give_up_turns(self, *, rests: bool = False) -> None:
+    def give_up_locks(self, *, rests: bool = False) -> None:
         """Release the locks that no page has yet, and wait for no further locks.
 
         A job that ``rests`` gives up all; another one those at hosts without a row or a held
@@ -187,7 +187,7 @@ class HostQueue:
         """Release all locks and stop waiting."""
         if self._alarm is not None:
             self._alarm.cancel()
-        self.give_up_turns(rests=True)
+        self.give_up_locks(rests=True)
         for row_id in tuple(self._locks):
             self._release_lock(row_id)
 
@@ -238,7 +238,7 @@ class HostQueue:
 
     def _has_room(self, host: str, part: int) -> bool:
         in_flight = sum(host == each for each in self._hosts.values())
-        if in_flight < min(part, self._pace.room(host)):
+        if in_flight < min(part, self._pace.job_limit(host)):
             return True
         if (wait_s := self._pace.pause_s(host)) > 0:
             self._nudge_in(wait_s)

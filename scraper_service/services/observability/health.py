@@ -168,7 +168,7 @@ def service_checks(
         await asyncio.to_thread(_check_disk, folder, least)
 
     async def check_converters() -> None:
-        if (why := pool.fault) is not None:
+        if (why := pool.failure) is not None:
             raise Unhealthy(why.rstrip("."))
 
     async def check_files() -> None:
