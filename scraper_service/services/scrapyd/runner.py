@@ -394,7 +394,7 @@ class ScrapydRunner(JobRunner):
         """Return the least busy node, preferring nodes without this job."""
         load = Counter(run.node for run in self._on_nodes)
         waiting = Counter(
-            run.node for run in self._on_nodes if run.state is RunState.ASKED
+            run.node for run in self._on_nodes if run.state is RunState.REQUESTED
         )
         of_job = Counter(run.node for run in self._on_nodes if run.job_id == job_id)
         free = [
@@ -428,7 +428,7 @@ class ScrapydRunner(JobRunner):
             each.team_id,
             node.name,
             self.owner,
-            RunState.ASKED,
+            RunState.REQUESTED,
             is_lost=False,
             ended_s=None,
         )
