@@ -80,8 +80,8 @@ class FlatItems:
     def _page(self, page: Page) -> FlatItem:
         spider: Any = self._crawler.spider
         # A resident crawler has no options: each of its pages has options of its own.
-        asked = getattr(spider, "page", None) or getattr(spider, "options", None)
-        keys = keys_of_options(asked.scrape) if asked else ()
+        request = getattr(spider, "page", None) or getattr(spider, "options", None)
+        keys = keys_of_options(request.scrape) if request else ()
         values = {camel(name): json.loads(text) for name, text in page.values.items()}
         failure, facts = page.failure, page_metadata(page.metadata)
         shown = {name: facts.pop(name, None) for name in FACTS}

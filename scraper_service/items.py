@@ -130,7 +130,7 @@ class FoundLink(NamedTuple):
     """A link of a crawl. A tuple, since a page may have hundreds."""
 
     url: str
-    #: The key of the URL within the job.
+    #: The key of the URL in the job.
     key: int
     #: Why the link is not followed; None if it is.
     reason: str | None = None
@@ -150,7 +150,7 @@ class Lease:
 
     #: The row of the URL in the frontier.
     row_id: int
-    #: The key of the URL within the job.
+    #: The key of the URL in the job.
     key: int
     #: The fencing token.
     token: int
@@ -499,7 +499,7 @@ class SearchResult:
     """A result of the search spider. Unknown facts are empty or None."""
 
     source: str
-    #: The rank within its source, from 1.
+    #: The rank in its source, from 1.
     position: int
     url: str
     title: str = ""

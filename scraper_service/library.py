@@ -143,11 +143,11 @@ def conversion_options(
         base = caller_url(url) if url else UPLOADED
     except ValueError as error:
         raise _invalid(str(error), "url") from None
-    asked = [dict(x) if isinstance(x, Mapping) else x for x in formats]
+    wanted = [dict(x) if isinstance(x, Mapping) else x for x in formats]
     if schema is not None or prompt is not None:
         schema = None if schema is None else dict(schema)
-        asked.append({"type": "json", "schema": schema, "prompt": prompt})
-    page = PageOptions(url=base, scrape=scrape_options({"formats": asked, **options}))
+        wanted.append({"type": "json", "schema": schema, "prompt": prompt})
+    page = PageOptions(url=base, scrape=scrape_options({"formats": wanted, **options}))
     for index, kind in enumerate(page.scrape.formats):
         if type(kind) not in FORMATS:
             named = ", ".join(FORMATS.values())

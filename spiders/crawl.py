@@ -73,7 +73,7 @@ WATCHED_PAGES = 10  # pages of a section before their texts are compared
 
 
 class CrawlSpider(JobSpider):
-    """A spider that follows links and sitemaps from a start URL, within its scope.
+    """A spider that follows links and sitemaps from a start URL, in its scope.
 
     The arguments are those of
     :func:`scraper_service.options.spider_arguments.crawl_options`.
@@ -341,7 +341,7 @@ class CrawlSpider(JobSpider):
         )
 
     def _kept_sitemap(self, response: Response) -> KeptResponse | None:
-        """Return the response of a sitemap for the job, within limits of size."""
+        """Return the response of a sitemap for the job, up to a size limit."""
         size = len(response.body)
         if not self._is_kept(PageState.of(response)) or size > MAX_KEPT_BYTES:
             return None

@@ -266,11 +266,11 @@ class EventStream(Stream):
         body = body_parts(event, str(event_id), metadata)
         self._is_between = False
         for piece in pieces(self.with_base([head, *body, b"\n\n"])):
-            await self.valve.wait()
+            await self.send_buffer.wait()
             self.request.write(piece)
         self._is_between = True
 
     async def _finish(self) -> None:
-        await self.valve.wait()
+        await self.send_buffer.wait()
         self.request.unregisterProducer()
         self.request.finish()

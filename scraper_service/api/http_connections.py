@@ -211,8 +211,8 @@ class DeadlineChannel(http.HTTPChannel):
     """An HTTP connection with deadlines for headers and body, and one request at a time.
 
     Twisted's idle timeout restarts with every byte, so slow requests could last forever.
-    Twisted also handles all requests that have arrived in one turn of the event loop, whether
-    or not the client reads the responses. Here a pipelined request waits for the next turn,
+    Twisted also handles all requests that have arrived in one iteration of the event loop, whether
+    or not the client reads the responses. Here a pipelined request waits for the next iteration,
     and until the client has read all but 64 KiB of the response before it.
     """
 

@@ -113,7 +113,7 @@ def _origin_form(target: bytes) -> tuple[bytes, bytes | None]:
 
 
 def _send_now(channel: Any) -> None:
-    """Send what was written. Twisted would do so in the next turn of the event loop."""
+    """Send what was written. Twisted would do so in the next loop iteration."""
     transport = getattr(channel, "transport", None)
     if isinstance(transport, Connection) and not transport.disconnecting:
         transport.doWrite()  # the event loop tries again after an error, and handles it

@@ -59,14 +59,14 @@ class TextParameter(Parameter):
 class PathParameter(TextParameter):
     """A part of the path that is not an id."""
 
-    place = "path"
+    location = "path"
 
 
 @frozen
 class HeaderParameter(TextParameter):
     """A header of the request."""
 
-    place = "header"
+    location = "header"
 
 
 @frozen
@@ -187,7 +187,7 @@ class TimeParameter(Parameter):
 
 @frozen
 class CursorParameter(Parameter):
-    """The place in a list where a response begins."""
+    """The position in a list where a response begins."""
 
     #: Where a caller finds the value, such as ``the value in next``.
     source: str
@@ -195,7 +195,7 @@ class CursorParameter(Parameter):
     help: str = field(
         init=False,
         default=Factory(
-            lambda self: f"Begin after this place: {self.source}.", takes_self=True
+            lambda self: f"Begin after this position: {self.source}.", takes_self=True
         ),
     )
 
@@ -296,7 +296,7 @@ def arguments(request: JsonRequest, name: str) -> list[str]:
 
 def check_names(request: JsonRequest) -> None:
     """Raise :exc:`InvalidParameter` if the query has a name that the route does not have."""
-    names = [each.name for each in request.parameters if each.place == "query"]
+    names = [each.name for each in request.parameters if each.location == "query"]
     for given in request.args or {}:
         name = given.decode("utf-8", "replace")
         if name not in names:
@@ -323,7 +323,7 @@ def number(request: JsonRequest, name: str, low: int, high: int) -> int | None:
 
 
 def is_number(text: str, low: int, high: int) -> bool:
-    """Return True for at most 18 ASCII digits that are within ``low`` and ``high``."""
+    """Return True for at most 18 ASCII digits from ``low`` to ``high``."""
     # Python refuses to parse thousands of digits.
     is_short = text.isascii() and text.isdigit() and len(text) <= MAX_DIGITS
     return is_short and low <= int(text) <= high

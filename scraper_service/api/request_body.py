@@ -120,7 +120,7 @@ def body_facts_of_text(body: bytes, counted: str, sites: BlockedSites) -> BodyFa
 def find_ignored(value: object, names: frozenset[str]) -> list[str]:
     """Return the options of a body that have no effect, in the order of the body.
 
-    ``names`` are the options without effect of the route, also within
+    ``names`` are the options without effect of the route, also in
     ``scrapeOptions``; those of an object follow its name and a dot. Options that are null,
     false or empty are left out.
     """

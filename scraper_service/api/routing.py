@@ -1,4 +1,4 @@
-"""Routes: the base class of their groups, and what turns groups into the Klein app of a version."""
+"""Routes: the base class of their groups, and the Klein app of a version."""
 
 from __future__ import annotations
 
@@ -216,7 +216,7 @@ class VersionApp:
                 with site.running():
                     response = await handler(request, *args, **kwargs)
             except Exception as error:
-                # Written here: Klein logs errors of clients that disconnect before its turn.
+                # Written here: Klein logs errors of clients that have disconnected.
                 return self.write_error(request, error)
             if isinstance(response, bytes):
                 request.setHeader("Content-Length", str(len(response)))

@@ -249,13 +249,13 @@ class JsonObject:
         for base in cls.__bases__:
             cls._members |= getattr(base, "_members", {})
         for name, hint in get_annotations(cls, eval_str=True).items():
-            kind, said = _meaning(hint), cls.__dict__.get(name, _Member())
-            source = said.source or kind.source or name
+            kind, own = _meaning(hint), cls.__dict__.get(name, _Member())
+            source = own.source or kind.source or name
             cls._members[name] = kind._replace(
-                shape={**kind.shape, **said.shape},
+                shape={**kind.shape, **own.shape},
                 source=source,
                 read=_reader(source) if isinstance(source, str) else source,
-                key=said.key or spelled(name),
+                key=own.key or spelled(name),
             )
         cls._plan = [(name, *each[1:]) for name, each in cls._members.items()]
         members = cls._members.values()

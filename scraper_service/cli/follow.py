@@ -184,23 +184,23 @@ class ShownRun:
         if self.stopping:
             self._progress.say(self.stopping)
 
-    def _show(self, place: Destination) -> None:
+    def _show(self, target: Destination) -> None:
         """Begin the display that suits standard error and the output."""
         self._progress = progress(
             quiet=self._quiet,
-            to_stdout=place.is_stdout,
-            lists_pages=place.path is None,
+            to_stdout=target.is_stdout,
+            lists_pages=target.path is None,
         )
 
     def _end(
-        self, status: Status, ending: Ending, place: Destination, export: str
+        self, status: Status, ending: Ending, target: Destination, export: str
     ) -> int:
         """Print the summary of a job that has ended; return the exit code.
 
         ``export`` is the command that writes pages that were only listed.
         """
         self._progress.say(summary(status, ending))
-        if place.path is None and status.pages:
+        if target.path is None and status.pages:
             self._progress.say(f"to keep them: {export} -o FILE")
         return exit_code(status, ending)
 

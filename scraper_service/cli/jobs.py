@@ -118,12 +118,12 @@ def _run(
     detach: bool,
 ) -> None:
     keys = keys_of_body(body.get("scrapeOptions", body))
-    place = wanted.destination().of_pages(keys)
+    target = wanted.destination().of_pages(keys)
     client = where.client()
     if detach:
         print(client.start(kind, body))
     else:
-        sys.exit(client.run(kind, body, place, quiet=wanted.quiet))
+        sys.exit(client.run(kind, body, target, quiet=wanted.quiet))
 
 
 MAX_ERRORS = 20  # that a terminal shows
@@ -334,11 +334,11 @@ def export_command(job_id: str, wanted: Wanted, where: Where) -> None:
 
     A .warc.gz or .wacz file has the responses that the pages were made of.
     """
-    place = wanted.destination(archives=True)
-    if place.path is None:
+    target = wanted.destination(archives=True)
+    if target.path is None:
         raise click.UsageError("-o PATH is needed on a terminal; - is standard output")
     client = where.client()
-    sys.exit(client.export(client.find(job_id), place, quiet=wanted.quiet))
+    sys.exit(client.export(client.find(job_id), target, quiet=wanted.quiet))
 
 
 def _print_table(rows: Iterable[dict[str, Any]]) -> None:

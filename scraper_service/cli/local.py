@@ -145,11 +145,11 @@ class LocalClient:
         raise click.UsageError("--detach needs a service: --server")
 
     def run(
-        self, kind: str, body: dict[str, Any], place: Destination, *, quiet: bool
+        self, kind: str, body: dict[str, Any], target: Destination, *, quiet: bool
     ) -> int:
         settings, missing = self._fetching()
         options = _job_options(kind, body, missing)
-        return LocalRun(settings, options, place, quiet=quiet).run()
+        return LocalRun(settings, options, target, quiet=quiet).run()
 
     def newest(self, most: int | None) -> list[dict[str, Any]]:
         """Return the jobs of all teams with their counts, the newest first."""
@@ -205,14 +205,14 @@ class LocalClient:
     def resume(self, job_id: str, wanted: Wanted) -> int:
         check_egress(self._settings)
         self._writing(_pause, job_id, False, operator(self._settings))
-        place = wanted.destination_if_named()
-        return LocalRun(self._settings, job_id, place, quiet=wanted.quiet).run()
+        target = wanted.destination_if_named()
+        return LocalRun(self._settings, job_id, target, quiet=wanted.quiet).run()
 
-    def export(self, job_id: str, place: Destination, *, quiet: bool) -> int:
+    def export(self, job_id: str, target: Destination, *, quiet: bool) -> int:
         job = self._reading(require_job, job_id)
-        place = place.of_pages(keys_of_job(job))
+        target = target.of_pages(keys_of_job(job))
         try:
-            written = asyncio.run(self._export(job, place))
+            written = asyncio.run(self._export(job, target))
         except OutputFailed as error:
             raise click.ClickException(str(error)) from error
         except ReaderGone:
@@ -222,12 +222,12 @@ class LocalClient:
             click.echo(text, err=True)
         return 0
 
-    async def _export(self, job: Job, place: Destination) -> int:
+    async def _export(self, job: Job, target: Destination) -> int:
         """Write the pages of a job, or its responses; return their number."""
         database = open_database(self._settings)
-        if not place.is_archive:
+        if not target.is_archive:
             source = DatabaseSource(database, job.id)
-            return (await export_pages(source, place.output()))[1]
+            return (await export_pages(source, target.output()))[1]
         from scraper_service.crawling.download.stored_responses import source_files
         from scraper_service.exports.job_exports import Export, ExportQuery, Exports
         from scraper_service.exports.running_export import ExportFailed
@@ -237,8 +237,8 @@ class LocalClient:
                 f"job {job.id} has not kept the responses of its pages"
                 " (SCRAPER_KEEP_SOURCES, zero data retention)"
             )
-        export = Export(job, ExportQuery(format=place.format), job.pages)
-        output = place.copied_file()
+        export = Export(job, ExportQuery(format=target.format), job.pages)
+        output = target.copied_file()
         output.open()
         try:
             exports = Exports(database, source_files(self._settings))

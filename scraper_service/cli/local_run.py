@@ -81,10 +81,10 @@ class RunRecord:
         output. The output of the earlier run may be overwritten.
         """
         earlier = self.destination
-        place = chosen or earlier or destination(None, None, overwrite=False)
-        if earlier is not None and earlier.path == place.path:
-            return attrs.evolve(place, overwrite=True)
-        return place
+        target = chosen or earlier or destination(None, None, overwrite=False)
+        if earlier is not None and earlier.path == target.path:
+            return attrs.evolve(target, overwrite=True)
+        return target
 
     def note(self, owner: str, destination: Destination) -> None:
         """Store the owner of this run and the destination of its pages."""
@@ -230,7 +230,7 @@ class LocalRun(ShownRun):
     """A run of one job in this process, until the job has ended or is interrupted.
 
     ``work`` are the options of a new job, or the id of a job to resume. The pages of a
-    resumed job go to the destination of its earlier run, unless ``place`` is given.
+    resumed job go to the destination of its earlier run, unless ``target`` is given.
     """
 
     stopping = "stopping: pages under way end first; again to end at once"
@@ -239,7 +239,7 @@ class LocalRun(ShownRun):
         self,
         settings: Settings,
         work: CrawlOptions | BatchOptions | str,
-        place: Destination | None,
+        target: Destination | None,
         *,
         quiet: bool,
     ):
@@ -251,7 +251,7 @@ class LocalRun(ShownRun):
         self._settings = settings
         self._database = open_database(settings)
         self._work = work
-        self._place = place
+        self._target = target
         self._is_paused = False
         self._result: int | BaseException = 1
         self._task: asyncio.Task[None] | None = None
@@ -302,10 +302,10 @@ class LocalRun(ShownRun):
 
         if isinstance(self._work, str):
             job = await self._database.read(require_job, self._work)
-            place, output = self._place, None
+            target, output = self._target, None
         else:
-            place = self._place or Destination(STDOUT, keys=keys_of_job(self._work))
-            output = place.output()
+            target = self._target or Destination(STDOUT, keys=keys_of_job(self._work))
+            output = target.output()
             output.open()  # before the job is created
             kept_s = Retention.of(self._settings).seconds(None)
             job = await self._database.write(new_job, self._work, kept_s)
@@ -314,14 +314,14 @@ class LocalRun(ShownRun):
                 # The earlier owner is dead: end its leases before they expire.
                 await Frontier(self._database, record.owner).end_leases()
             if output is None:
-                place = record.resume_destination(place).of_pages(keys_of_job(job))
-                output = place.output()
+                target = record.resume_destination(target).of_pages(keys_of_job(job))
+                output = target.output()
                 output.open()
-            assert place is not None
+            assert target is not None
             self._runner = LocalRunner(self._process, self._database, only=job.id)
-            record.note(self._runner.owner, place)
+            record.note(self._runner.owner, target)
             try:
-                status, ending = await self._deliver(job, place, output)
+                status, ending = await self._deliver(job, target, output)
             except ReaderGone:
                 text = "stopped: nobody reads the output any more"
                 self._progress.say(f"{text}\n{self._how_to_resume(job)}")
@@ -334,16 +334,16 @@ class LocalRun(ShownRun):
             text = f"{how}: {plural(status.pages, 'page')}{why}"
             self._progress.say(f"{text}\n{self._how_to_resume(job)}")
             return 1 if self._is_paused else 128 + self._signal
-        return self._end(status, ending, place, self._command("export", job))
+        return self._end(status, ending, target, self._command("export", job))
 
     async def _deliver(
-        self, job: Job, place: Destination, output: Output
+        self, job: Job, target: Destination, output: Output
     ) -> tuple[Status, Ending]:
         """Run the job and write its pages.
 
         All pages are written, also if the run was interrupted.
         """
-        self._show(place)
+        self._show(target)
         source = DatabaseSource(self._database, job.id)
         follower = Follower(source, output, self._progress)
         try:

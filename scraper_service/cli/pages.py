@@ -105,13 +105,13 @@ def scrape_command(
         _parse(url, body, output, where, as_json=as_json)
         return
     body = with_picture({"url": url, **body}, output)
-    place = _place(body, output, where, as_json=as_json)
+    target = _target(body, output, where, as_json=as_json)
     if "/" not in url and Path(url).suffix.lower() in FILE_ENDINGS:
         text = f"there is no file {printable(url)}: it is fetched as a URL"
         click.echo(f"warning: {text}", err=True)
     page = where.client().scrape(body)
     _tell(page)
-    place.write(page)
+    target.write(page)
     metadata = page.get("metadata", {})
     status = metadata.get("statusCode")
     if isinstance(status, int) and status >= http.HTTPStatus.BAD_REQUEST:
@@ -164,7 +164,7 @@ def _parse(
         if body.pop(name, None):
             flag = options.SPELLINGS[name]
             raise click.UsageError(f"{flag}: it is for pages that are fetched")
-    place = _place(body, output, where, as_json=as_json)
+    target = _target(body, output, where, as_json=as_json)
     try:
         with click.open_file(file, "rb") as source:
             data: bytes = source.read(MAX_FILE_BYTES + 1)
@@ -175,10 +175,10 @@ def _parse(
     name = "stdin" if file == "-" else Path(file).name
     page = where.client().parse(name, data, body)
     _tell(page)
-    place.write(page)
+    target.write(page)
 
 
-def _place(
+def _target(
     body: dict[str, Any], output: str | None, where: Where, *, as_json: bool
 ) -> Target:
     keys = keys_of_body(body)
@@ -295,7 +295,7 @@ def _write(lines: Iterable[str], output: str | None) -> None:
     metavar="CSS|XPATH",
     multiple=True,
     callback=lambda _context, _parameter, given: _valid_selectors(given),
-    help="Show what it matches, in place of the blocks. May be repeated.",
+    help="Show what it matches, instead of the blocks. May be repeated.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.pass_obj
@@ -308,8 +308,8 @@ def explain_command(
 ) -> None:
     """Show which blocks of a page are main content, and why.
 
-    A line for each block: + kept or - dropped, how likely it is content, its place and
-    text, and the rule that decided in place of the chance. With --selector the
+    A line for each block: + kept or - dropped, how likely it is content, its path and
+    text, and the rule that decided instead of the chance. With --selector the
     number of its matches and the first ones, as selectors of the format json see them.
     At the end the parts of the page that its Markdown does not contain.
     """

@@ -176,12 +176,12 @@ class Remote:
             return f"{self.address}: {text}; give a valid key: --key or SCRAPER_KEY"
         details = found.get("details")
         if status == 400 and isinstance(details, list) and details:
-            faults = [
+            details = [
                 with_flag(tuple(d.get("path", ())), str(d.get("message", "")))
                 for d in details
                 if isinstance(d, dict)
             ]
-            return "; ".join(faults) or text
+            return "; ".join(details) or text
         return text
 
 
@@ -347,9 +347,9 @@ class RemoteClient:
         return self.call(lambda remote: start(remote, kind, body))
 
     def run(
-        self, kind: str, body: dict[str, Any], place: Destination, *, quiet: bool
+        self, kind: str, body: dict[str, Any], target: Destination, *, quiet: bool
     ) -> int:
-        return RemoteRun(self, place, quiet=quiet).run((kind, body))
+        return RemoteRun(self, target, quiet=quiet).run((kind, body))
 
     def newest(self, most: int | None) -> list[dict[str, Any]]:
         """Return crawls and batches with their counts, the newest first."""
@@ -419,9 +419,9 @@ class RemoteClient:
         self.call(resume)
         return run.run(job_id)
 
-    def export(self, job_id: str, place: Destination, *, quiet: bool) -> int:
-        run = RemoteRun(self, place, quiet=quiet)
-        return run.download(job_id) if place.is_archive else run.export(job_id)
+    def export(self, job_id: str, target: Destination, *, quiet: bool) -> int:
+        run = RemoteRun(self, target, quiet=quiet)
+        return run.download(job_id) if target.is_archive else run.export(job_id)
 
 
 def _warnings(answer: dict[str, Any]) -> list[str]:
@@ -442,10 +442,10 @@ class RemoteRun(ShownRun):
     An interruption cancels a new job. A known job continues at the service.
     """
 
-    def __init__(self, client: RemoteClient, place: Destination, *, quiet: bool):
+    def __init__(self, client: RemoteClient, target: Destination, *, quiet: bool):
         super().__init__(quiet=quiet)
         self._client = client
-        self._place = place
+        self._target = target
 
     def run(self, work: str | tuple[str, dict[str, Any]]) -> int:
         """Return the exit code; raise :exc:`click.ClickException`.
@@ -456,7 +456,7 @@ class RemoteRun(ShownRun):
         async def follow(remote: Remote) -> int:
             if is_known := isinstance(work, str):
                 await remote.get(f"/v2/crawl/{work}?limit=1")  # check that it exists
-            output = self._place.output()
+            output = self._target.output()
             output.open()  # before the job is created
             self._listen()
             job_id = work if isinstance(work, str) else await start(remote, *work)
@@ -469,7 +469,7 @@ class RemoteRun(ShownRun):
 
         async def work(remote: Remote) -> int:
             source = RemoteSource(remote, job_id)
-            status, written = await export_pages(source, self._place.output())
+            status, written = await export_pages(source, self._target.output())
             text = f"{plural(written, 'page')} of a job that is {status.state}"
             self._progress.say(text)
             return 0
@@ -480,9 +480,9 @@ class RemoteRun(ShownRun):
         """Write the file of an export of the service; return the exit code."""
 
         async def work(remote: Remote) -> int:
-            output = self._place.copied_file()
+            output = self._target.copied_file()
             output.open()
-            path = f"/v2/crawl/{job_id}/export?format={self._place.format}"
+            path = f"/v2/crawl/{job_id}/export?format={self._target.format}"
             headers = await remote.download(path, output.copy)
             output.close(None)
             count = int(headers.get("X-Total-Pages") or 0)
@@ -505,8 +505,8 @@ class RemoteRun(ShownRun):
     async def _follow(
         self, remote: Remote, job_id: str, output: Any, *, is_new: bool
     ) -> int:
-        place = self._place
-        self._show(place)
+        target = self._target
+        self._show(target)
         follower = Follower(RemoteSource(remote, job_id), output, self._progress)
         again = self._command("resume" if not is_new else "export", job_id)
         try:
@@ -530,7 +530,7 @@ class RemoteRun(ShownRun):
             return READER_GONE
         self._progress.stop()
         if not self._signal:
-            return self._end(status, ending, place, self._command("export", job_id))
+            return self._end(status, ending, target, self._command("export", job_id))
         if status.is_active:
             text = f"job {job_id} goes on at {remote.address}; to follow it: {again}"
         else:

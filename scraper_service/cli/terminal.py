@@ -161,7 +161,7 @@ def host_of(url: str | None) -> str:
 
 
 class LiveLine(Progress):
-    """A display of one line that changes in place, with a progress bar.
+    """A display of one line that is rewritten, with a progress bar.
 
     On a narrow terminal the bar is shorter, then the end of the text is left out.
     """

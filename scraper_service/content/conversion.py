@@ -181,7 +181,7 @@ class Conversion:
         self.add("change_tracking", lambda: draft(text, options, self.change_data))
 
     def redact(self) -> None:
-        """Replace personal data in the texts of the page, if that was asked for."""
+        """Replace personal data in the texts of the page, with ``redactPII``."""
         redaction = self.redaction
         if redaction is None:
             return

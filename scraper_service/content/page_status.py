@@ -365,10 +365,10 @@ def _is_gone(facts: PageFacts) -> str:
     headings = list(_headings(title, heading, words))
     for kind, pattern in _KINDS:
         for each in headings:
-            if (said := _message(each, pattern, whole=pattern is _DEFAULT)) and (
+            if (shown := _message(each, pattern, whole=pattern is _DEFAULT)) and (
                 pattern in _LONG or words < 2 * SHORT
             ):
-                return f'{kind}its title or heading says "{said}"'
+                return f'{kind}its title or heading says "{shown}"'
     if words >= 2 * SHORT or _ABOUT.search(f"{title} {heading}"):
         return ""
     start = _plain(text[:MAX_TEXT]).replace(heading, "", 1)  # which was searched above

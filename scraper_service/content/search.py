@@ -53,7 +53,7 @@ _JOINING = frozenset({"OR", "AND", "|"})
 
 
 @frozen
-class PlaceCondition:
+class UrlCondition:
     """A condition on where a result is."""
 
     #: ``site`` or ``file``.
@@ -86,9 +86,9 @@ class SearchQuery:
     #: Words and phrases that a result must not have.
     without: tuple[str, ...] = ()
     #: A result must meet one condition of each group.
-    places: tuple[tuple[PlaceCondition, ...], ...] = ()
+    conditions: tuple[tuple[UrlCondition, ...], ...] = ()
     #: A result must meet none of these conditions.
-    not_places: tuple[PlaceCondition, ...] = ()
+    not_conditions: tuple[UrlCondition, ...] = ()
     #: Words that the URL must have.
     in_url: tuple[str, ...] = ()
     #: Words that the URL must not have.
@@ -101,19 +101,19 @@ class SearchQuery:
     @property
     def is_strict(self) -> bool:
         """Whether the results of an engine need a check by :meth:`allows`."""
-        sites = (each.kind == "site" for group in self.places for each in group)
-        return any(sites) or evolve(self, words=(), places=()) != SearchQuery()
+        sites = (each.kind == "site" for group in self.conditions for each in group)
+        return any(sites) or evolve(self, words=(), conditions=()) != SearchQuery()
 
     def allows(self, url: str, title: str, description: str) -> bool:
         """Return True if the URL, title and description of a result match the query.
 
         File types are left to the engine, because a URL need not show its file type.
         """
-        for group in self.places:
+        for group in self.conditions:
             is_told = all(each.kind == "site" for each in group)
             if is_told and not any(each.has(url) for each in group):
                 return False
-        if any(each.has(url) for each in self.not_places):
+        if any(each.has(url) for each in self.not_conditions):
             return False
         shown_url, heading = pad_words(unquote(url)), pad_words(title)
         lower = unquote(url).lower()
@@ -135,9 +135,9 @@ class SearchQuery:
 def parse_query(text: str) -> SearchQuery:
     """Parse a query; as in other search engines, every text is valid."""
     found: dict[str, list[str]] = {}
-    sites: list[PlaceCondition] = []
-    files: list[PlaceCondition] = []
-    not_places: list[PlaceCondition] = []
+    sites: list[UrlCondition] = []
+    files: list[UrlCondition] = []
+    not_conditions: list[UrlCondition] = []
     text = text.replace("(", " ").replace(")", " ")
     for part in islice(_PART.finditer(text), MAX_PARTS):
         name = (part["name"] or "").lower()
@@ -146,9 +146,9 @@ def parse_query(text: str) -> SearchQuery:
         if not value or (value in _JOINING and not name and part["quoted"] is None):
             continue
         if kind := _CONDITIONS.get(name):
-            condition = PlaceCondition(kind, _condition_value(kind, value))
+            condition = UrlCondition(kind, _condition_value(kind, value))
             goal = sites if kind == "site" else files
-            (not_places if part["minus"] else goal).append(condition)
+            (not_conditions if part["minus"] else goal).append(condition)
         elif field := _FIELDS.get(name):
             goal_name = f"not_{field}" if part["minus"] else field
             found.setdefault(goal_name, []).append(value)
@@ -158,9 +158,11 @@ def parse_query(text: str) -> SearchQuery:
             kind = "without" if part["minus"] else kind
             if words_of(whole):
                 found.setdefault(kind, []).append(whole)
-    places = tuple(tuple(group) for group in (sites, files) if group)
+    conditions = tuple(tuple(group) for group in (sites, files) if group)
     texts = {name: tuple(dict.fromkeys(values)) for name, values in found.items()}
-    return SearchQuery(places=places, not_places=tuple(not_places), **texts)
+    return SearchQuery(
+        conditions=conditions, not_conditions=tuple(not_conditions), **texts
+    )
 
 
 def narrow_query(
@@ -172,23 +174,23 @@ def narrow_query(
     """Return a query that is limited to categories and domains."""
     groups = (
         tuple(each for name in categories for each in conditions_of(name)),
-        tuple(PlaceCondition("site", domain) for domain in include),
+        tuple(UrlCondition("site", domain) for domain in include),
     )
-    excluded = (PlaceCondition("site", name) for name in exclude)
+    excluded = (UrlCondition("site", name) for name in exclude)
     return evolve(
         query,
-        places=(*query.places, *filter(None, groups)),
-        not_places=(*query.not_places, *excluded),
+        conditions=(*query.conditions, *filter(None, groups)),
+        not_conditions=(*query.not_conditions, *excluded),
     )
 
 
-def conditions_of(category: str) -> tuple[PlaceCondition, ...]:
+def conditions_of(category: str) -> tuple[UrlCondition, ...]:
     """Return the conditions of a category; a result meets at least one."""
     if category == "github":
-        return (PlaceCondition("site", "github.com"),)
+        return (UrlCondition("site", "github.com"),)
     if category == "pdf":
-        return (PlaceCondition("file", "pdf"),)
-    return tuple(PlaceCondition("site", name) for name in RESEARCH_SITES)
+        return (UrlCondition("file", "pdf"),)
+    return tuple(UrlCondition("site", name) for name in RESEARCH_SITES)
 
 
 def category_of(url: str, categories: Iterable[str]) -> str | None:
@@ -208,10 +210,10 @@ def engine_text(
     """Return the query for search engines, with operators for all conditions."""
     added = narrow_query(SearchQuery(), categories, include, exclude)
     parts = [text]
-    for group in added.places:
+    for group in added.conditions:
         either = " OR ".join(each.operator for each in group)
         parts.append(f"({either})" if len(group) > 1 else either)
-    parts += [f"-{each.operator}" for each in added.not_places]
+    parts += [f"-{each.operator}" for each in added.not_conditions]
     return " ".join(parts)
 
 

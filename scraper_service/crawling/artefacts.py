@@ -36,7 +36,7 @@ def keeper(
 
     The function returns the URL of the file: a signed URL, or a ``data:`` URL if the file
     must not be kept or no service serves it. Raises :exc:`ServiceUnavailable` if the database
-    did not respond within the time of the page, or the disk is full, and
+    did not respond in the time of the page, or the disk is full, and
     :exc:`FileNotStored` if the store of files did not take the file.
     """
     is_served = state.team_id not in {None, LOCAL_TEAM}

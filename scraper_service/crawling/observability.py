@@ -85,7 +85,7 @@ CACHE_LOOKUPS = Counter(
 )
 KEPT_RESPONSES = Counter(
     "scraper_kept_responses_total",
-    "Responses that jobs keep, by the place of their bodies while there is an object storage:"
+    "Responses that jobs keep, by the store of their bodies while there is an object storage:"
     " object_storage, or database while that takes nothing.",
     ["place"],
 )
@@ -438,8 +438,8 @@ class JobLog(Component):
             **(counts_of(job) if job else {}),
         )
         text = "job %s leaves this process after %.1f s: %s%s"
-        told = f", {_spell_counts(job)}" if job else ""
-        job_logger.info(text, self._job_id, here_s, reason, told, extra=facts)
+        counts = f", {_spell_counts(job)}" if job else ""
+        job_logger.info(text, self._job_id, here_s, reason, counts, extra=facts)
 
 
 def log_begin(job_id: str, process: str, *, is_first: bool) -> None:

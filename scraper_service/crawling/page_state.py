@@ -95,7 +95,7 @@ class PageState(FetchLimits):
     robots_agents: tuple[str, ...] = ()
     #: Seconds of each attempt of a page of a job.
     time_s: float = Factory(lambda self: self.options.deadline_ms / 1000, True)
-    #: A file or a page of a session, in place of a fetch.
+    #: A file or a page of a session, instead of a fetch.
     given: Upload | TakenPage | None = None
 
     # -- Downloader middlewares, before the fetch.
@@ -118,7 +118,7 @@ class PageState(FetchLimits):
     began_at: float | None = None
     #: ``basic`` or ``stealth``.
     proxy: str = "basic"
-    #: The pause that the site has asked for, in seconds.
+    #: The pause that the site requested, in seconds.
     retry_after_s: float = 0.0
     #: Cookies and storage of the browser, for the request after its redirect.
     browser_state: StateT | None = None
@@ -135,12 +135,12 @@ class PageState(FetchLimits):
     # -- deleted by the queue of the scheduler.
     #: When it may start (:func:`time.monotonic`), :data:`PUT_OFF`, or None for no wait.
     retry_at: float | None = None
-    #: The part of the wait that no site asked for, in seconds.
+    #: The part of the wait that no site requested, in seconds.
     backoff_s: float = 0.0
     #: When the wait began (:func:`time.monotonic`).
     held_at: float = 0.0
 
-    # -- A job that reads the responses of another job, in place of a fetch.
+    # -- A job that reads the responses of another job, instead of a fetch.
     kept: KeptResponse | None = None
     #: The page that ``kept`` was stored for.
     source_scrape_id: str | None = None

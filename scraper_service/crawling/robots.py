@@ -396,7 +396,7 @@ class RobotsMiddleware(Component):
         if answer.failure is not None:
             raise answer.failure.with_traceback(None)
         if delay_s := answer.group(agents).crawl_delay_s:
-            self._pace.turns.set_crawl_delay(pace_key(url), delay_s)
+            self._pace.locks.set_crawl_delay(pace_key(url), delay_s)
         if refusal := answer.refusal(url, agents):
             is_read = answer.state == "ok"
             raise (RobotsRefused if is_read else RobotsUnreachable)(refusal)

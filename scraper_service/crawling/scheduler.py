@@ -205,9 +205,9 @@ class LeasedScheduler(BaseScheduler):
         """Start no page until :meth:`go_on`. ``on_due`` is called when one could start."""
         self._on_due = on_due
         self._claims.poll_s = LOOK_EVERY_S
-        # Other jobs, one of which has its place, would wait for what it does not use.
+        # Otherwise other jobs would wait for permits and locks that this job does not use.
         self._permits.give_up()
-        self._queue.give_up_turns(rests=True)
+        self._queue.give_up_locks(rests=True)
 
     def go_on(self) -> None:
         """End a :meth:`rest`."""
@@ -457,7 +457,7 @@ class LeasedScheduler(BaseScheduler):
     def _return_queued(self) -> None:
         rows = [row for _, row in self._queue.rows]
         self._queue.rows.clear()
-        self._queue.give_up_turns()
+        self._queue.give_up_locks()
         self._return_rows(rows)
 
     def _return_held(self) -> None:
@@ -467,7 +467,7 @@ class LeasedScheduler(BaseScheduler):
             if self._phase is JobPhase.PAUSED or not is_requested:
                 self._queue.held.remove(request)
                 self._return_page(lease)
-        self._queue.give_up_turns()
+        self._queue.give_up_locks()
 
     def _idle(self) -> None:
         if self._phase is JobPhase.PAUSED:

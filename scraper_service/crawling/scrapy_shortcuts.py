@@ -335,8 +335,8 @@ async def _process(
 async def _call_spider(scrape: Any, response: Response, request: Request) -> Any:
     """Return the output of the callback.
 
-    Scrapy would wait for two turns of the event loop, so that other connections have theirs.
-    Pages leave turns to others while they are converted.
+    Scrapy would wait for two loop iterations, so that other connections are served.
+    Other connections are served while pages are converted.
     """
     assert response.request is not None
     callback: Any = response.request.callback

@@ -408,11 +408,11 @@ def _find(topic: TopicT, stems: PathStemsT) -> list[str]:
     if topic[0].startswith("/"):
         return [topic[0].rstrip("*/")]
     words = [_meanings(word) for word in topic]
-    said = frozenset().union(*words)
+    meant = frozenset().union(*words)
     fits = {
-        path: (sum(not word.isdisjoint(names) for word in words), last <= said)
+        path: (sum(not word.isdisjoint(names) for word in words), last <= meant)
         for path, (names, last) in stems.items()
-        if not said.isdisjoint(last)
+        if not meant.isdisjoint(last)
     }
     best = max(fits.values(), default=None)
     found = dict.fromkeys(path for path, fit in fits.items() if fit == best)

@@ -218,7 +218,7 @@ class SitemapParser:
         if self._records.depth > 1:
             self.error = self.error or "ends early"
         for error in self._parser.feed_error_log:
-            # Undeclared prefixes and XML declarations within the text are harmless.
+            # Undeclared prefixes and XML declarations inside the text are harmless.
             if error.level_name == "FATAL" and error.type_name not in _HARMLESS:
                 message = _OURS.sub("", error.message).strip()[:MAX_MESSAGE]
                 self.error = f"is not well-formed XML (line {error.line}: {message})"

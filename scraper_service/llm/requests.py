@@ -309,7 +309,7 @@ class ChatModel:
     def _affordable(
         self, data: str, question: _Question
     ) -> tuple[list[str], list[str]]:
-        """Return the pieces within the page's token limit, and a warning if any is left."""
+        """Return the pieces up to the token limit of the page, and a warning if any is left."""
         overhead = question.cost(question.messages("", (1, 2)))
         left, kept = self._per_page, []
         for part in pieces(data, self._piece_tokens):

@@ -259,11 +259,11 @@ class _Reader:
         if not real:
             return Field(name=name, kind="null", nullable=True)
         first = real[0]
-        said = _text(own.get("description")) or _text(own.get("title"))
+        text = _text(own.get("description")) or _text(own.get("title"))
         return evolve(
             first,
             nullable=nullable,
-            description=said or first.description,
+            description=text or first.description,
             others=tuple(real[1:]),
         )
 
@@ -354,10 +354,10 @@ def _check(schema: Mapping[str, Any], pointer: str) -> None:
             names = ", ".join(KINDS)
             shown = json.dumps(kind, ensure_ascii=False)[:100]
             raise SchemaRefused(f"type must be one of {names}, got {shown}", pointer)
-    for name, (types, said) in _TYPES.items():
+    for name, (types, allowed) in _TYPES.items():
         if name in schema and not isinstance(schema[name], types):
             shown = json.dumps(schema[name], ensure_ascii=False)[:100]
-            raise SchemaRefused(f"{name} must be {said}, got {shown}", pointer)
+            raise SchemaRefused(f"{name} must be {allowed}, got {shown}", pointer)
     for value in _list(schema.get("required")):
         if not isinstance(value, str):
             shown = json.dumps(value, ensure_ascii=False)[:100]

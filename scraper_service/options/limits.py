@@ -219,22 +219,22 @@ class SitePolicy:
     #: True lets a request replace lists by its own.
     allows_overrides: bool = False
 
-    def rules_for(self, asked: SiteRules | None) -> SiteRules | None:
-        """Return the rules of a request whose own rules are ``asked``.
+    def rules_for(self, own: SiteRules | None) -> SiteRules | None:
+        """Return the rules of a request whose own rules are ``own``.
 
         Its lists that are not empty replace those of the team. Raises
         :exc:`InvalidOptions` if it has lists and must not.
         """
         if self.mode == "off":
-            return asked
-        if asked is None:
+            return own
+        if own is None:
             return self.rules
         if not self.allows_overrides:
             raise InvalidOptions([Issue("custom", ("threatProtection",), _NOT_ALLOWED)])
         return SiteRules(
-            asked.blacklist or self.rules.blacklist,
-            asked.whitelist or self.rules.whitelist,
-            asked.blocked_tlds or self.rules.blocked_tlds,
+            own.blacklist or self.rules.blacklist,
+            own.whitelist or self.rules.whitelist,
+            own.blocked_tlds or self.rules.blocked_tlds,
         )
 
 

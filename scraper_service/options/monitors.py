@@ -248,12 +248,12 @@ def monitored_formats(given: tuple[Format, ...]) -> tuple[tuple[Format, ...], st
     if tracking is None or "json" not in tracking.modes:
         return tuple(formats), "markdown"
     data = next((f for f in formats if isinstance(f, Json)), None)
-    asked = (tracking.prompt, tracking.schema, tracking.selectors)
-    if any(each is not None for each in asked):
+    wanted = (tracking.prompt, tracking.schema, tracking.selectors)
+    if any(each is not None for each in wanted):
         if data is None:
-            prompt, schema, selectors = asked
+            prompt, schema, selectors = wanted
             formats.append(Json(prompt=prompt, schema=schema, selectors=selectors))
-        elif (data.prompt, data.schema, data.selectors) != asked:
+        elif (data.prompt, data.schema, data.selectors) != wanted:
             raise ValueError(
                 "changeTracking and json must have the same schema, prompt and selectors,"
                 " or one of them none: a page has one json"

@@ -160,7 +160,7 @@ def compile_selector(selector: str, *, is_base: bool = False) -> etree.XPath:
     if _is_costly(xpath):
         raise ValueError(
             f"takes too long on large pages: {short(selector)}; at most {MOST_SIBLINGS}"
-            " steps to siblings, and one axis //, following or preceding within brackets"
+            " steps to siblings, and one axis //, following or preceding in brackets"
         )
     try:
         found = etree.XPath(xpath, smart_strings=False)
@@ -456,7 +456,7 @@ def caller_selector(selector: str, *, is_of_browser: bool = False) -> str:
     if _depth(selector) > MAX_SELECTOR_DEPTH:
         raise ValueError(
             f"not a CSS selector: {shown} has more than {MAX_SELECTOR_DEPTH} "
-            "parentheses within each other"
+            "nested parentheses"
         )
     try:
         groups = parse(selector)

@@ -253,7 +253,7 @@ class DiskQuota:
         return await self._database.read(disk_use.read_used, team.id)
 
     async def require(self, team: Team) -> None:
-        """Raise :exc:`DiskQuotaExceeded` if a team has no room."""
+        """Raise :exc:`DiskQuotaExceeded` if a team is at its disk quota."""
         if (limit := self.limit(team)) is None:
             return
         await self._database.read(disk_use.refusal, team.id, limit)

@@ -36,7 +36,7 @@ class Charges:
     """The credits of calls outside of jobs, and their pages.
 
     Calls of a team without a balance never wait for the database. ``owner`` is the id
-    of this process in the table of workers, ``disk`` the room of teams for pages.
+    of this process in the table of workers, ``disk`` the disk quotas of teams.
     """
 
     def __init__(self, database: Database, owner: str, disk: DiskQuota):

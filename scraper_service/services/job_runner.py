@@ -54,12 +54,12 @@ EndT: TypeAlias = "tuple[str | None, str | None]"
 logger = logging.getLogger(__name__)
 
 POLL_S = 2.0  # for changes of jobs, and for jobs that need one more process
-NEW_S = 0.25  # for jobs without a run or with a lock, while there is room for one
-MOST_TEAMS = 1000  # whose last turns are remembered
+NEW_S = 0.25  # for jobs without a run or with a lock, while another job may run
+MOST_TEAMS = 1000  # whose last starts are remembered
 OPENING_S = 0.05
 CLOSING_S = 0.01
 HOLD_S = 2.0  # for the return of leases at shutdown
-REST_S = 10.0  # the shortest wait of a job for its hosts that makes room for another
+REST_S = 10.0  # the shortest wait of a job for its hosts that lets another job run
 RESTING = 10  # jobs that wait for their hosts, per job that may run
 # What waits while no process takes it.
 WAITING = {
@@ -122,8 +122,8 @@ class JobRunner:
     """Runs the active jobs of the database. The setting ``JOB_RUNNER`` names a subclass.
 
     :meth:`_take_up` finds the jobs that need a process, and takes them with
-    :meth:`Jobs.take`, for each kind of work up to its limit. Teams take turns: a team with
-    many jobs does not hold up a team with few. A run ends with :meth:`Jobs.end_run`, or with
+    :meth:`Jobs.take`, for each kind of work up to its limit. Teams alternate: a team with
+    many jobs does not delay a team with few. A run ends with :meth:`Jobs.end_run`, or with
     this process: then other processes take its job. Runs of this process last ``LEASE_S``
     beyond its last heartbeat.
 
@@ -171,7 +171,7 @@ class JobRunner:
         self._running: dict[str, RunningJob] = {}  # the first started first
         self._was_refused = False  # by a job that seemed to need a process
         self._turn = 0  # counts the starts
-        self._last_turns: dict[tuple[str, str], int] = {}  # by work and team
+        self._last_starts: dict[tuple[str, str], int] = {}  # by work and team
         self._tasks = BackgroundTasks()
         self._wanted = asyncio.Event()
         self._untaken: list[str] = []  # work that no process takes
@@ -284,7 +284,7 @@ class JobRunner:
         """
         self.wake()
 
-    # -- turns -----------------------------------------------------------------------
+    # -- rounds ----------------------------------------------------------------------
 
     def _takers(self, work: str) -> int:
         return leases.takers(self._presence.live, work)
@@ -361,10 +361,10 @@ class JobRunner:
                 self._was_refused = True  # it may be locked by a page that is stored
                 continue
             self._turn += 1
-            self._last_turns.pop((work, each.team_id), None)
-            self._last_turns[work, each.team_id] = self._turn
-            if len(self._last_turns) > MOST_TEAMS:
-                del self._last_turns[next(iter(self._last_turns))]  # the longest ago
+            self._last_starts.pop((work, each.team_id), None)
+            self._last_starts[work, each.team_id] = self._turn
+            if len(self._last_starts) > MOST_TEAMS:
+                del self._last_starts[next(iter(self._last_starts))]  # the longest ago
 
     def _share(self, work: str, waiting: list[WaitingJob]) -> Iterator[WaitingJob]:
         """Yield running jobs, and this process's part of the queued ones."""
@@ -383,11 +383,11 @@ class JobRunner:
         """
         running = self._teams(work)
 
-        def turn(each: WaitingJob) -> tuple[int, bool, int]:
-            last = self._last_turns.get((work, each.team_id), 0)
+        def order(each: WaitingJob) -> tuple[int, bool, int]:
+            last = self._last_starts.get((work, each.team_id), 0)
             return running[each.team_id], each.processes > 0, last
 
-        return min(waiting, key=turn)
+        return min(waiting, key=order)
 
     def _teams(self, work: str) -> Counter[str]:
         """Count the running jobs of each team, without those that stop or rest."""
@@ -475,8 +475,8 @@ class JobRunner:
 class LocalRunner(JobRunner):
     """Runs all jobs in this process, at most ``MAX_RUNNING_JOBS`` of spiders at a time.
 
-    A job whose hosts all ask for a pause of :data:`REST_S` or more rests, if others wait for
-    its place, until there is something to fetch and a place is free. Jobs of other processes
+    A job whose hosts all ask for a pause of :data:`REST_S` or more rests if others wait,
+    until there is something to fetch and another job may run. Jobs of other processes
     are run too, since all processes share a job's frontier. With ``MAX_RUNNING_JOBS`` 0 no job
     of a spider runs here.
     """
@@ -548,22 +548,22 @@ class LocalRunner(JobRunner):
         self._go_on()
 
     def _go_on(self) -> None:
-        """Give places to jobs that rest and have something to fetch again."""
+        """Resume resting jobs that have something to fetch."""
         for job_id, each in tuple(self._running.items()):
             scheduler = self._scheduler(job_id)
             if not each.is_resting or scheduler is None or not scheduler.is_due:
                 continue
-            if not self.is_closing and self._make_room(each.taken.job.team_id):
+            if not self.is_closing and self._free_slot(each.taken.job.team_id):
                 each.is_resting = False
                 scheduler.go_on()
 
     def _has_room(self, work: str, each: WaitingJob) -> bool:
         if work == JOBS:
-            return self._make_room(each.team_id)
+            return self._free_slot(each.team_id)
         return super()._has_room(work, each)
 
-    def _make_room(self, team_id: str) -> bool:
-        """Let a running job make room for a job of a team if that is needed and possible.
+    def _free_slot(self, team_id: str) -> bool:
+        """Let a running job rest or stop for a job of a team, if needed and possible.
 
         Return True if the job may run.
         """

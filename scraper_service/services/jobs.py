@@ -479,7 +479,7 @@ class TeamJobs:
         try:
             while self._has_deleted:
                 self._has_deleted = False
-                with contextlib.suppress(ServiceUnavailable):  # a later turn does it
+                with contextlib.suppress(ServiceUnavailable):  # a later round does it
                     await expire(self._database, self._runner.settings)
         finally:
             self._is_deleting = False

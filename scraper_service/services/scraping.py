@@ -61,7 +61,7 @@ class Scrapes:
     """Fetches single pages within the concurrency limit of each team."""
 
     def __init__(self, resident: ResidentCrawler, settings: BaseSettings):
-        self.places = TeamPermits.shared()
+        self.permits = TeamPermits.shared()
         self._resident = resident
         self._most = settings.getint("MAX_QUEUED_SCRAPES")
         self._under_way: Counter[str] = Counter()
@@ -72,7 +72,7 @@ class Scrapes:
 
     def waiting(self, team_id: str) -> int:
         """Return the number of a team's scrapes that wait for a permit."""
-        return self.places.waiting(team_id, OWNER)
+        return self.permits.waiting(team_id, OWNER)
 
     async def fetch(
         self,
@@ -88,16 +88,16 @@ class Scrapes:
         """
         began = time.monotonic()
         deadline = began + options.scrape.deadline_ms / 1000
-        self.places.limit_to(team.id, team.concurrency)
+        self.permits.limit_to(team.id, team.concurrency)
         queued_s = None
-        if not self.places.enter(team.id):
-            if self.waiting(team.id) - self.places.free(team.id) >= self._most:
+        if not self.permits.enter(team.id):
+            if self.waiting(team.id) - self.permits.free(team.id) >= self._most:
                 raise QueueFull(
                     f"This team has {plural(self._most, 'scrape')} waiting already."
                 )
             try:
                 async with asyncio.timeout(deadline - began):
-                    is_late = await self.places.wait(team.id, OWNER)
+                    is_late = await self.permits.wait(team.id, OWNER)
             except TimeoutError:
                 message = (
                     "The page waited until its timeout: the team had as many under way"
@@ -119,7 +119,7 @@ class Scrapes:
             )
         finally:
             self._under_way -= Counter({team.id: 1})  # drops teams with no scrape left
-            self.places.leave(team.id)
+            self.permits.leave(team.id)
 
 
 @frozen(eq=False)
@@ -357,8 +357,8 @@ class Usage:
 
     def concurrency(self, team: Team) -> int:
         """Return the number of the team's running pages in all processes."""
-        places = self._scrapes.places
-        return places.in_use(team.id) + places.in_use_elsewhere(team.id)
+        permits = self._scrapes.permits
+        return permits.in_use(team.id) + permits.in_use_elsewhere(team.id)
 
     async def queue(self, team: Team) -> QueueStatus:
         """Return how many pages of the team run and how many wait."""

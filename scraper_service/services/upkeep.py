@@ -69,7 +69,7 @@ async def end_long_pauses(database: Database, most_days: int) -> None:
 
 
 async def pause_full_jobs(database: Database, settings: BaseSettings) -> None:
-    """Pause the crawls and batches of teams that have no room on the disk.
+    """Pause the crawls and batches of teams that have used up their disk quota.
 
     Their running pages are still stored, and nothing is lost.
     """

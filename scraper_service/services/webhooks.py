@@ -106,8 +106,8 @@ DELIVERIES = Counter(
 
 POLL_S = 0.5  # between two reads of the outbox: other processes add to it too
 PAUSE_BETWEEN_S = 0.05  # least pause between two reads, which collects events
-LANES = 128  # jobs whose deliveries one process sends at a time
-SICK_LANES = LANES // 2  # of these, for receivers whose last attempt had no response
+MAX_SENDING = 128  # jobs whose deliveries one process sends at a time
+MAX_SENDING_SICK = MAX_SENDING // 2  # of these, for receivers without responses
 TURN_S = 5.0  # of a job, before other jobs are sent
 FLUSH_S = 0.2  # between two writes of results
 #: Errors of an attempt without a response.
@@ -131,7 +131,7 @@ LOG_EVERY_S = 60.0  # least time between two lines about one receiver
 class _Receiver:
     """A host and port that deliveries are sent to: its jobs and its missed responses."""
 
-    lanes: int = 0
+    sending: int = 0  # jobs whose deliveries are sent to it now
     misses: int = 0
     opens_at: float = 0.0
     #: Failed attempts without a line in the log, and when the next line may come.
@@ -148,7 +148,7 @@ class _Receiver:
         if self.misses >= MISSES:
             self.opens_at = time.monotonic() + PAUSE_S
 
-    def log(self, turn: DeliveryLease, answer: DeliveryResult) -> None:
+    def log(self, lease: DeliveryLease, answer: DeliveryResult) -> None:
         """Log a failed attempt, or count it if a line has come lately.
 
         Only the host of the URL is logged: the rest may be secret.
@@ -161,7 +161,7 @@ class _Receiver:
         )
         logger.warning(
             "a webhook delivery of job %s to %s failed: %s%s",
-            *(turn.job_id, turn.receiver, answer.error, others),
+            *(lease.job_id, lease.receiver, answer.error, others),
         )
         self.unlogged, self.log_at = 0, now + LOG_EVERY_S
 
@@ -244,7 +244,7 @@ class Webhooks:
         self._proxied: aiohttp.ClientSession | None = None
         self._proxies = Proxies.shared(settings)
         self._loop: asyncio.Task[None] | None = None
-        self._lanes: dict[str, asyncio.Task[None]] = {}
+        self._sending: dict[str, asyncio.Task[None]] = {}
         self._receivers: dict[str, _Receiver] = {}
         self._wanted = asyncio.Event()
         self._poll = ChangePoll(database.version)
@@ -256,19 +256,19 @@ class Webhooks:
         self._session = self._open_session(self._egress.open_socket)
         # The outgoing proxy may be in a network that receivers must not be in.
         self._proxied = self._open_session(None)
-        turns = repeat(
+        rounds = repeat(
             POLL_S,
-            self._begin_turns,
+            self._begin_sending,
             "the outbox could not be read",
             wanted=self._wanted,
             is_due=self._may_find_some,
         )
-        self._loop = asyncio.ensure_future(turns)
+        self._loop = asyncio.ensure_future(rounds)
 
     def _open_session(self, open_socket: Any) -> aiohttp.ClientSession:
         return aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(
-                limit=0,  # LANES is the limit
+                limit=0,  # MAX_SENDING is the limit
                 keepalive_timeout=KEEPALIVE_S,
                 socket_factory=open_socket,
             ),
@@ -283,10 +283,10 @@ class Webhooks:
         if self._loop is not None:
             self._loop.cancel()
             await asyncio.wait([self._loop])
-        if self._lanes:
-            _, late = await asyncio.wait(self._lanes.values(), timeout=CLOSE_S)
-            for lane in late:
-                lane.cancel()
+        if self._sending:
+            _, late = await asyncio.wait(self._sending.values(), timeout=CLOSE_S)
+            for task in late:
+                task.cancel()
             if late:
                 await asyncio.wait(late, timeout=CLOSE_S)
         for session in (self._session, self._proxied):
@@ -302,128 +302,130 @@ class Webhooks:
         async with self._reading:
             return await self._outbox.delivery(job_id, seq, self._shape)
 
-    # -- turns -----------------------------------------------------------------------
+    # -- rounds ----------------------------------------------------------------------
 
     def _may_find_some(self) -> bool:
         return self._poll.is_due() or time.monotonic() >= self._next_at
 
-    async def _begin_turns(self) -> None:
+    async def _begin_sending(self) -> None:
         await asyncio.sleep(PAUSE_BETWEEN_S)
         self._wanted.clear()  # what has set it meanwhile is read now
-        room = LANES - len(self._lanes)
-        if not room:
+        free = MAX_SENDING - len(self._sending)
+        if not free:
             return
-        sick = sum(r.lanes for r in self._receivers.values() if r.misses)
+        sick = sum(r.sending for r in self._receivers.values() if r.misses)
         busy = [k for k, r in self._receivers.items() if self._is_busy(r, sick)]
-        due, next_s = await self._outbox.due_jobs(busy, room)
+        due, next_s = await self._outbox.due_jobs(busy, free)
         self._next_at = time.monotonic() + next_s
         for job_id, host in due:
             receiver = self._receiver(host)
-            if job_id in self._lanes or self._is_busy(receiver, sick):
+            if job_id in self._sending or self._is_busy(receiver, sick):
                 continue
             sick += receiver.misses > 0
-            receiver.lanes += 1
-            self._lanes[job_id] = asyncio.ensure_future(self._lane(job_id, receiver))
+            receiver.sending += 1
+            self._sending[job_id] = asyncio.ensure_future(
+                self._send_job(job_id, receiver)
+            )
 
     def _is_busy(self, receiver: _Receiver, sick: int) -> bool:
         """Return True if no further job may send to a receiver now.
 
         ``sick`` is the number of jobs that send to receivers without responses. They
-        get at most :data:`SICK_LANES`, so that others are not delayed.
+        get at most :data:`MAX_SENDING_SICK`, so that others are not delayed.
         """
         if receiver.misses:
-            return receiver.lanes >= 1 or sick >= SICK_LANES
-        return receiver.lanes >= self._at_once
+            return receiver.sending >= 1 or sick >= MAX_SENDING_SICK
+        return receiver.sending >= self._at_once
 
     def _receiver(self, host: str) -> _Receiver:
         if host not in self._receivers and len(self._receivers) >= MAX_RECEIVERS:
-            self._receivers = {k: r for k, r in self._receivers.items() if r.lanes}
+            self._receivers = {k: r for k, r in self._receivers.items() if r.sending}
         return self._receivers.setdefault(host, _Receiver())
 
-    async def _lane(self, job_id: str, receiver: _Receiver) -> None:
+    async def _send_job(self, job_id: str, receiver: _Receiver) -> None:
         """Send the due deliveries of a job for at most :data:`TURN_S`."""
         try:
-            turn = await self._outbox.lease(job_id, self._lease_s)
-            if turn is not None:
-                await self._send(turn, receiver)
+            lease = await self._outbox.lease(job_id, self._lease_s)
+            if lease is not None:
+                await self._send(lease, receiver)
         except (asyncio.CancelledError, ServiceUnavailable):
             pass  # the lease ends, and the deliveries are sent again
         except Exception:
             logger.exception("events of job %s could not be sent", job_id)
         finally:
-            receiver.lanes -= 1
-            del self._lanes[job_id]
+            receiver.sending -= 1
+            del self._sending[job_id]
             self.wake()
 
-    async def _send(self, turn: DeliveryLease, receiver: _Receiver) -> None:
+    async def _send(self, lease: DeliveryLease, receiver: _Receiver) -> None:
         answers: list[DeliveryResult] = []
         started = flushed = time.monotonic()
         try:
-            for due in turn.due:
+            for due in lease.due:
                 if self._closing or time.monotonic() > started + TURN_S:
                     break
-                answer = await self._guarded_attempt(turn, due, receiver)
+                answer = await self._guarded_attempt(lease, due, receiver)
                 if answer is None:
                     done, answers = answers, []
-                    if not await self._record(turn, done, self._lease_s):
+                    if not await self._record(lease, done, self._lease_s):
                         return  # the job was deleted
                     answer = _failure(due, NOT_STORED, is_final=True)
                 answers.append(answer)
                 DELIVERIES.labels("delivered" if answer.is_ok else "failed").inc()
                 if not answer.is_ok:
-                    receiver.log(turn, answer)
+                    receiver.log(lease, answer)
                 if answer.status == GONE:
                     break
                 if time.monotonic() > flushed + FLUSH_S:
                     done, answers = answers, []
-                    if not await self._record(turn, done, self._lease_s):
-                        logger.warning("the events of %s were taken over", turn.job_id)
+                    if not await self._record(lease, done, self._lease_s):
+                        logger.warning("the events of %s were taken over", lease.job_id)
                         return
                     flushed = time.monotonic()
         finally:
-            await self._record(turn, answers, None)
+            await self._record(lease, answers, None)
 
     async def _record(
-        self, turn: DeliveryLease, answers: list[DeliveryResult], lease_s: float | None
+        self, lease: DeliveryLease, answers: list[DeliveryResult], lease_s: float | None
     ) -> bool:
-        return await self._outbox.record(turn, answers, self._retries_s, lease_s)
+        return await self._outbox.record(lease, answers, self._retries_s, lease_s)
 
     # -- one attempt -----------------------------------------------------------------
 
     async def _guarded_attempt(
-        self, turn: DeliveryLease, due: Due, receiver: _Receiver
+        self, lease: DeliveryLease, due: Due, receiver: _Receiver
     ) -> DeliveryResult | None:
         """Do as :meth:`_attempt`. An unexpected error is a failed attempt.
 
         So such a delivery ends after its retries, and others of the job do not wait for it.
         """
         try:
-            return await self._attempt(turn, due, receiver)
+            return await self._attempt(lease, due, receiver)
         except ServiceUnavailable:
             raise
         except Exception:
             if self._closing:
                 raise
-            logger.exception("event %d of job %s was not sent", due.seq, turn.job_id)
+            logger.exception("event %d of job %s was not sent", due.seq, lease.job_id)
             return _failure(due, NOT_MADE)
 
     async def _attempt(
-        self, turn: DeliveryLease, due: Due, receiver: _Receiver
+        self, lease: DeliveryLease, due: Due, receiver: _Receiver
     ) -> DeliveryResult | None:
         """Send one event and return the result; None if the event is no longer stored."""
         at = time.time()
-        if turn.hook is None or turn.trouble is not None:
-            return _failure(due, turn.trouble or NOT_MADE)
+        if lease.hook is None or lease.trouble is not None:
+            return _failure(due, lease.trouble or NOT_MADE)
         if receiver.is_shut:
             text = f"not sent: the receiver did not answer {MISSES} times in a row"
             return _failure(due, text)
-        message, share = await self._take_message(turn, turn.hook, due)
+        message, share = await self._take_message(lease, lease.hook, due)
         try:
             if message is None:
                 return None
             started = time.monotonic()
             with Refusals() as refusals:
-                status, error, kept = await self._post(turn.hook.url, message)
+                status, error, kept = await self._post(lease.hook.url, message)
         finally:
             self._room.give_back(share)
         is_refused = status is None and bool(refusals.errors)
@@ -467,14 +469,14 @@ class Webhooks:
             return None, _cause(error, self._timeout_s), None
 
     async def _take_message(
-        self, turn: DeliveryLease, hook: Webhook, due: Due
+        self, lease: DeliveryLease, hook: Webhook, due: Due
     ) -> tuple[_Message | None, int]:
         """Return a message, None if its event is gone, and the bytes to give back.
 
         A body that does not fit is read again when it fits. Until then it takes neither
         memory nor a reader from other deliveries.
         """
-        message = await self._read_message(turn, hook, due)
+        message = await self._read_message(lease, hook, due)
         if message is None:
             return None, 0
         length = len(message.body)
@@ -483,22 +485,22 @@ class Webhooks:
             del message
             share = await self._room.take(length)
             try:
-                message = await self._read_message(turn, hook, due)
+                message = await self._read_message(lease, hook, due)
             except BaseException:
                 self._room.give_back(share)
                 raise
         return message, share
 
     async def _read_message(
-        self, turn: DeliveryLease, hook: Webhook, due: Due
+        self, lease: DeliveryLease, hook: Webhook, due: Due
     ) -> _Message | None:
         async with self._reading:
             return await self._outbox.read_event(
-                turn.job_id, due.seq, partial(self._message, turn, hook, due)
+                lease.job_id, due.seq, partial(self._message, lease, hook, due)
             )
 
     def _message(
-        self, turn: DeliveryLease, hook: Webhook, due: Due, event: Event
+        self, lease: DeliveryLease, hook: Webhook, due: Due, event: Event
     ) -> _Message:
         """Return body and headers of an event. Runs in a reader thread."""
         body = self._shape(event, hook)
@@ -510,11 +512,11 @@ class Webhooks:
             {
                 "Content-Type": "application/json",
                 "Content-Length": str(len(body)),
-                "X-Scraper-Event-Id": event_id(turn.job_id, due.seq),
+                "X-Scraper-Event-Id": event_id(lease.job_id, due.seq),
                 "X-Scraper-Sequence": str(due.seq),
                 "X-Scraper-Attempt": str(due.attempt),
                 "X-Scraper-Timestamp": str(timestamp),
-                **self._signer.headers(turn.team_id, timestamp, body),
+                **self._signer.headers(lease.team_id, timestamp, body),
             }
         )
         return _Message(body, headers)

@@ -66,11 +66,11 @@ class UrlKind(IntEnum):
 class RunState(IntEnum):
     """State of a run, which is the lease of a process on a job.
 
-    ``ASKED`` until the process of a scrapyd node has joined the job; a run of this service
+    ``REQUESTED`` until the process of a scrapyd node has joined the job; a run of this service
     begins as ``RUNNING``.
     """
 
-    ASKED = 0
+    REQUESTED = 0
     RUNNING = 1
     ENDED = 2
 

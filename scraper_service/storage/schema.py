@@ -716,7 +716,7 @@ idempotency = Table(
 #: The leases of processes on jobs, in a
 #: :class:`scraper_service.storage.job_records.RunState`; see
 #: :mod:`scraper_service.storage.jobs.runs`. ``owner`` is the process: until its start that of
-#: the service that asked for it. ``node`` is the URL of its scrapyd node, None without one;
+#: the service that requested it. ``node`` is the URL of its scrapyd node, None without one;
 #: then ``id`` is also the id of the node's own job. ``progress`` is the progress of the job at
 #: the start, ``reason`` the reason of the end. ``urls`` were taken over from a dead process.
 run = Table(

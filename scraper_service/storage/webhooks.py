@@ -273,18 +273,18 @@ def lacks_headers(connection: Connection, job_id: str) -> bool:
 def tell(
     connection: Connection,
     job_id: str,
-    asked: str | None,
-    told: int,
+    hook_events: str | None,
+    deliveries: int,
     news: Sequence[tuple[str, int | None, str | None]],
     at: float,
 ) -> int:
     """Insert a delivery for each event whose kind the webhook has subscribed to.
 
-    ``news`` has the events as (kind, row of the URL, detail as JSON). ``asked`` and ``told``
-    are the job's ``hook_events`` and ``deliveries``. Returns the new number of
-    ``deliveries``, which the caller stores.
+    ``news`` has the events as (kind, row of the URL, detail as JSON). ``hook_events`` and
+    ``deliveries`` are columns of the job. Returns the new number of deliveries, which the
+    caller stores.
     """
-    kinds = set(asked.split(",")) if asked else set()
+    kinds = set(hook_events.split(",")) if hook_events else set()
     rows = [
         {
             "job_id": job_id,
@@ -296,13 +296,13 @@ def tell(
             "detail": detail,
         }
         for number, (kind, row_id, detail) in enumerate(
-            (each for each in news if each[0] in kinds), told + 1
+            (each for each in news if each[0] in kinds), deliveries + 1
         )
     ]
     if rows:
         connection.execute(insert(delivery), rows)
         connection.execute(WAKE, {"hooked": job_id, "now": at})
-    return told + len(rows)
+    return deliveries + len(rows)
 
 
 def tell_locked(
@@ -317,12 +317,12 @@ def tell_locked(
     The events are of one ``kind``. ``details`` has the JSON of each.
     """
     columns = (job.c.hook_events, job.c.deliveries)
-    asked, told = connection.execute(select(*columns).where(job.c.id == job_id)).one()
+    kinds, before = connection.execute(select(*columns).where(job.c.id == job_id)).one()
     news = [(kind, None, detail) for detail in details]
-    now_told = tell(connection, job_id, asked, told, news, at)
-    if now_told != told:
+    after = tell(connection, job_id, kinds, before, news, at)
+    if after != before:
         connection.execute(
-            update(job).where(job.c.id == job_id).values(deliveries=now_told)
+            update(job).where(job.c.id == job_id).values(deliveries=after)
         )
 
 

@@ -34,7 +34,7 @@ POLICY = (
     " frame-ancestors 'none'"
 )
 HEADERS = {
-    "Cache-Control": "no-cache",  # asked again each time, and answered by 304
+    "Cache-Control": "no-cache",  # revalidated each time, with a 304 in response
     "Content-Security-Policy": POLICY,
     "Referrer-Policy": "no-referrer",
     "Vary": "Accept, Accept-Encoding",
@@ -44,7 +44,7 @@ HEADERS = {
 
 @frozen
 class StaticFile:
-    """A file of the page, read when it is first asked for, and then kept in memory."""
+    """A file of the page, read at its first request, and then kept in memory."""
 
     path: Path
 

@@ -123,7 +123,7 @@ def test_a_diff_of_pages_of_5_mb_keeps_its_limits(form):
     found = compare(page("\n".join(new)), first)
     assert found.status == "changed"
     assert len(found.diff) < 4 * MAX_SHOWN
-    assert len(found.told) <= MAX_TOLD
+    assert len(found.excerpt) <= MAX_TOLD
     diff = json.loads(found.diff)
     assert len(diff["text"]) <= MAX_SHOWN
     assert diff.get("truncated", False) == (form != "few")

@@ -305,13 +305,13 @@ def test_an_idle_stopped_process_is_replaced():
     async def main():
         async with pool_of(2) as pool:
             await pool.warm_up()
-            assert (pool.working, pool.fault) == (2, None)
+            assert (pool.working, pool.failure) == (2, None)
             stopped = [each.pid for each in pool._converters]
             for pid in stopped:
                 os.kill(pid, signal.SIGSTOP)
-            assert await until(lambda: pool.fault)
+            assert await until(lambda: pool.failure)
             await until(lambda: pool.working == 2)
-            assert pool.fault is None
+            assert pool.failure is None
             assert await pool.run(len, b"xy") == 2
             # The others are ready sooner than the end of the killed ones is known.
             await until(lambda: all(map(is_gone, stopped)))
@@ -421,7 +421,7 @@ def test_processes_that_cannot_start_are_an_error_soon(monkeypatch, tmp_path):
         async with pool_of(2) as pool:
             with pytest.raises(ConvertersFailed, match="exit code 3"):
                 await pool.warm_up()
-            assert "exit code 3" in pool.fault
+            assert "exit code 3" in pool.failure
             with pytest.raises(NoConverter):
                 await pool.run(len, b"x", timeout_s=3)
             # Two at a time, with pauses of 0.5, 1, 2 s and so on between them.

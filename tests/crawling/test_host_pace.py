@@ -747,19 +747,19 @@ async def test_one_with_a_deadline_knows_who_is_in_front_of_it(asker, time):
 @run
 async def test_room_for_a_job(make_pace, time):
     pace = make_pace()
-    assert pace.room(SITE) > 1000
+    assert pace.job_limit(SITE) > 1000
     assert pace.pause_s(SITE) == 0
     async with pace.slot(SITE) as slot:
         slot.note_response(503, 0, 0.01, 7.0, page=next(PAGES))
-    assert pace.room(SITE) == 0
+    assert pace.job_limit(SITE) == 0
     assert pace.pause_s(SITE) == 7
     await time.advance(7)
-    assert pace.room(SITE) == 5
+    assert pace.job_limit(SITE) == 5
     async with pace.slot(SITE) as slot:
         slot.note_response(429, 0, 0.01, 60.0, page=next(PAGES))
     await time.advance(60)
     assert pace.report(SITE).gap_s == 1.0
-    assert pace.room(SITE) == 3  # the window is 2 by now
+    assert pace.job_limit(SITE) == 3  # the window is 2 by now
 
 
 def test_hosts_that_nobody_asks_are_forgotten(make_pace, time, monkeypatch):
@@ -784,7 +784,7 @@ def test_hosts_that_nobody_asks_are_forgotten(make_pace, time, monkeypatch):
 
 @run
 async def test_turns_are_one_at_a_time_and_apart(make_pace, time):
-    turns = make_pace().turns
+    turns = make_pace().locks
     log = []
 
     async def page(name, delay_s):
@@ -802,7 +802,7 @@ async def test_turns_are_one_at_a_time_and_apart(make_pace, time):
 
 @run
 async def test_a_turn_ends_once_and_a_cancelled_wait_passes_it_on(make_pace, time):
-    turns = make_pace().turns
+    turns = make_pace().locks
     first = await turns.take(SITE, 1.0)
     waiting = [asyncio.ensure_future(turns.take(SITE, 1.0)) for _ in range(3)]
     await settle()
@@ -817,7 +817,7 @@ async def test_a_turn_ends_once_and_a_cancelled_wait_passes_it_on(make_pace, tim
 
 
 def test_crawl_delays_are_kept_up_to_ten_seconds(make_pace):
-    turns = make_pace().turns
+    turns = make_pace().locks
     assert turns.crawl_delay_s(SITE) == 0
     for asked, kept in ((3.5, 3.5), (3600, 10), (-1, 0)):
         turns.set_crawl_delay(SITE, asked)

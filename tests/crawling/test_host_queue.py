@@ -157,7 +157,7 @@ def test_a_redirect_does_not_wait_unless_its_host_wants_a_pause(run):
         first, second = rows("a1", "b1")
         queue.add([first, second])
         assert len(names(queue)) == 2
-        pace.turns.set_crawl_delay("b.example", 0.1)
+        pace.locks.set_crawl_delay("b.example", 0.1)
         assert not queue.hold(request(first))
         assert queue.hold(request(second))
 
@@ -167,7 +167,7 @@ def test_a_redirect_does_not_wait_unless_its_host_wants_a_pause(run):
 def test_pages_of_a_job_with_a_delay_take_turns_at_the_host(run):
     async def test(queue, pace, nudges):
         queue.delay_s = 0.1
-        other = await pace.turns.take("a.example", 0.1)
+        other = await pace.locks.take("a.example", 0.1)
         queue.add(rows("a1", "b1"))
         assert names(queue) == []
         assert queue.shut_hosts == 0  # to look further is of no use
@@ -187,15 +187,15 @@ def test_pages_of_a_job_with_a_delay_take_turns_at_the_host(run):
 
 def test_closing_gives_all_turns_back(run):
     async def test(queue, pace, nudges):
-        pace.turns.set_crawl_delay("a.example", 0.01)
-        pace.turns.set_crawl_delay("b.example", 0.01)
+        pace.locks.set_crawl_delay("a.example", 0.01)
+        pace.locks.set_crawl_delay("b.example", 0.01)
         queue.add(rows("a1", "b1"))
         assert names(queue) == []
         await asyncio.sleep(0.05)
         assert names(queue, 1) == ["a1"]  # b's was granted and is not used
         queue.close()
         for name in ("a.example", "b.example"):
-            await asyncio.wait_for(pace.turns.take(name, 0), 1)
+            await asyncio.wait_for(pace.locks.take(name, 0), 1)
 
     run(test)
 

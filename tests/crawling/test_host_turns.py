@@ -1,11 +1,11 @@
-"""Turns at a host that processes share by their database."""
+"""Locks of a host that processes share by their database."""
 
 from __future__ import annotations
 
 import asyncio
 import time
 
-from scraper_service.crawling.politeness.host_limits import Host, Turns
+from scraper_service.crawling.politeness.host_limits import Host, HostLocks
 from scraper_service.crawling.politeness.shared_limit import call_later
 from scraper_service.errors import ServiceUnavailable
 from scraper_service.storage import connections, politeness
@@ -19,7 +19,7 @@ def test_a_turn_is_given_back_after_an_outage(tmp_path, monkeypatch):
 
     def turns_of(database, owner):
         known = {}
-        turns = Turns(
+        turns = HostLocks(
             lambda name: known.setdefault(name, Host(8, name=name)),
             time.monotonic,
             call_later,

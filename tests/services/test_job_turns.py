@@ -51,7 +51,7 @@ def test_a_job_without_a_process_comes_before_a_large_one():
 
 def test_of_equal_teams_the_one_whose_last_job_started_first_is_next():
     runner = runner_of()
-    runner._last_turns = {(JOBS, "a"): 2, (JOBS, "b"): 1, (OPERATIONS, "a"): 0}
+    runner._last_starts = {(JOBS, "a"): 2, (JOBS, "b"): 1, (OPERATIONS, "a"): 0}
     assert runner._next(JOBS, waiting("a", "b")).team_id == "b"
     assert runner._next(OPERATIONS, waiting("b", "a")).team_id == "b"
 
@@ -140,7 +140,7 @@ def test_a_job_that_cannot_be_taken_holds_up_no_other_and_takes_no_turn():
     runner._jobs = SimpleNamespace(take=take, waiting=found)
     asyncio.run(runner._take_some(JOBS))
     assert tried == ["a waits", "b waits"]
-    assert runner._last_turns == {}
+    assert runner._last_starts == {}
 
 
 def test_a_run_that_was_taken_during_the_shutdown_ends_with_the_process():

@@ -113,16 +113,16 @@ async def share(database):
         await second.refresh()
     assert second.pause_s(SITE) > 300
     assert second.report(SITE).window == 4
-    turn = await first.turns.take(SITE, 0.5)
-    waiting = asyncio.ensure_future(second.turns.take(SITE, 0.5))
+    lock = await first.locks.take(SITE, 0.5)
+    waiting = asyncio.ensure_future(second.locks.take(SITE, 0.5))
     await asyncio.sleep(0.6)
     assert not waiting.done()
     loop = asyncio.get_running_loop()
     ended_at = loop.time()
-    turn.end()
+    lock.end()
     (await waiting).end()
     assert loop.time() - ended_at >= 0.5
-    await asyncio.gather(*first.turns._tasks, *second.turns._tasks)
+    await asyncio.gather(*first.locks._tasks, *second.locks._tasks)
 
 
 class Crowd:

@@ -90,7 +90,7 @@ def world(database):
 def test_a_run_goes_its_way(world):
     run_id = world.ask()
     assert [(r.id, r.state, r.is_lost) for r in world.live_runs] == [
-        (run_id, RunState.ASKED, False)
+        (run_id, RunState.REQUESTED, False)
     ]
     joined = world.join(run_id)
     assert joined.run_id == run_id

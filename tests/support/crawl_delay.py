@@ -18,5 +18,5 @@ class CrawlDelay:
     def from_crawler(cls, crawler: Crawler) -> CrawlDelay:
         delay_s = crawler.settings.getfloat("CRAWL_DELAY_S")
         host = pace_key(crawler.settings["PACED_SITE"])
-        HostPace.shared(crawler.settings).turns.set_crawl_delay(host, delay_s)
+        HostPace.shared(crawler.settings).locks.set_crawl_delay(host, delay_s)
         return cls()

@@ -90,10 +90,10 @@ def fit(wanted: AnswerPart) -> Fitted:
     if wanted.slim:
         items = [_slim(item) for item in items]
     end = wanted.first + len(items)
-    room = wanted.max_tokens - RESERVED
-    room -= 0 if key is None else tokens_of({**envelope, key: []})
-    failures = _failures(wanted.errors, room // 4) if wanted.errors else {}
-    room -= tokens_of(failures) if failures else 0
+    space = wanted.max_tokens - RESERVED
+    space -= 0 if key is None else tokens_of({**envelope, key: []})
+    failures = _failures(wanted.errors, space // 4) if wanted.errors else {}
+    space -= tokens_of(failures) if failures else 0
     index = max(wanted.first, wanted.index)
     path: PathT = [list(step) for step in wanted.path]
     given: list[Any] = []
@@ -102,9 +102,9 @@ def fit(wanted: AnswerPart) -> Fitted:
         whole = items[number - wanted.first]
         item = _rest_of(whole, path) if path else whole
         size = tokens_of(item) + 1
-        if size <= room:
+        if size <= space:
             given.append(item)
-            room -= size
+            space -= size
             path = _after(_text_of(whole), path)
             if not path:
                 continue
@@ -112,7 +112,7 @@ def fit(wanted: AnswerPart) -> Fitted:
         elif given:
             following = number
         else:
-            item, path = _cut(whole, path, room)
+            item, path = _cut(whole, path, space)
             given.append(item)
             following = number if path else number + 1
         break
@@ -138,10 +138,10 @@ def fit(wanted: AnswerPart) -> Fitted:
     )
 
 
-def _failures(body: bytes, room: int) -> dict[str, Any]:
+def _failures(body: bytes, space: int) -> dict[str, Any]:
     """Return the first URLs of a job that failed, and that robots.txt refuses.
 
-    Each list has at most ``room`` tokens. If it is cut, its number of URLs stands beside it.
+    Each list has at most ``space`` tokens. If it is cut, its number of URLs stands beside it.
     """
     found = json.loads(bytes(body))
     failed = [
@@ -158,12 +158,12 @@ def _failures(body: bytes, room: int) -> dict[str, Any]:
         total = {f"{name}Total": len(urls)}
         shown: list[Any] = []
         for each in urls[:MAX_FAILURES]:
-            if tokens_of({name: [*shown, each], **total}) > room:
+            if tokens_of({name: [*shown, each], **total}) > space:
                 break
             shown.append(each)
         if shown:
             cut[name] = shown
-        if len(shown) < len(urls) and tokens_of(total) <= room:
+        if len(shown) < len(urls) and tokens_of(total) <= space:
             cut |= total
     return cut
 
@@ -248,38 +248,38 @@ def _part(item: Any, text: str) -> dict[str, Any]:
     return {"markdown": text, **{k: str(v)[:MAX_FACT] for k, v in names.items()}}
 
 
-def _cut(item: Any, path: PathT, room: int) -> tuple[Any, PathT]:
-    """Return as much of an item as fits into ``room`` tokens, and where it goes on."""
+def _cut(item: Any, path: PathT, space: int) -> tuple[Any, PathT]:
+    """Return as much of an item as fits into ``space`` tokens, and where it goes on."""
     shown = item
     if path:
         text = _segment(_text_of(item), path)
         shown = _part(item, "")
     else:
         text = _text_of(item)
-        shown = _without_bulk(item, room)
-        if tokens_of(shown) <= room:
+        shown = _without_bulk(item, space)
+        if tokens_of(shown) <= space:
             return shown, []
         if not (isinstance(shown, dict) and isinstance(shown.get("markdown"), str)):
             shown = {"part": ""}
     name = "markdown" if "markdown" in shown else "part"
     for facts in (shown, _part(item, "")):
         frame = {**facts, name: ""}
-        left = room - tokens_of(frame)
+        left = space - tokens_of(frame)
         if left >= LEAST_PART:
             break
     else:
-        frame, left = {name: ""}, max(LEAST_PART, room - tokens_of({name: ""}))
+        frame, left = {name: ""}, max(LEAST_PART, space - tokens_of({name: ""}))
     first, size = _fitting(text, left)
     return {**frame, name: first}, _next(_text_of(item), path, size, text)
 
 
-def _without_bulk(item: Any, room: int) -> Any:
+def _without_bulk(item: Any, space: int) -> Any:
     """Leave out the bulky values of a page, the last ones of :data:`BULKY` first."""
     if not isinstance(item, dict):
         return item
     kept, left_out = dict(item), {}
     for name in BULKY:
-        if name in kept and tokens_of(kept) > room:
+        if name in kept and tokens_of(kept) > space:
             left_out[name] = tokens_of(kept.pop(name))
             kept["leftOut"] = {
                 n: f"{size} tokens; ask for this format alone"
@@ -288,15 +288,15 @@ def _without_bulk(item: Any, room: int) -> Any:
     return kept
 
 
-def _fitting(text: str, room: int) -> tuple[str, int]:
+def _fitting(text: str, space: int) -> tuple[str, int]:
     """Return the first part of ``text`` that fits as JSON, and the size of its parts."""
-    size = room
+    size = space
     while True:
         first = parts(text, size)[0]
         used = count_tokens(json.dumps(first, ensure_ascii=False))
-        if used <= room or size <= 4:
+        if used <= space or size <= 4:
             return first, size
-        size = max(4, min(size - 1, size * room // used))
+        size = max(4, min(size - 1, size * space // used))
 
 
 def _remaining_tokens(text: str, path: PathT) -> int:

@@ -110,19 +110,19 @@ def check_headers(request: JsonRequest, message: Message, version: str) -> None:
     if version != WITHOUT_HANDSHAKE or message.is_notification:
         return
     meta = message.params.get("_meta")
-    said = meta.get(_VERSION_META) if isinstance(meta, dict) else None
+    stated = meta.get(_VERSION_META) if isinstance(meta, dict) else None
     wanted = [(METHOD_HEADER, message.method, "method")]
     if message.method == "tools/call":
         wanted.append((NAME_HEADER, str(message.params.get("name")), "params.name"))
-    for header, value, place in wanted:
+    for header, value, part in wanted:
         if (given := request.header(header)) != value:
             text = (
-                f"the header {header} must be {place} of the body, {value[:80]!r}; got"
+                f"the header {header} must be {part} of the body, {value[:80]!r}; got"
             )
             raise RpcError(HEADER_MISMATCH, f"{text} {given and given[:80]!r}")
-    if said != version:
+    if stated != version:
         text = (
-            f"params._meta must have {_VERSION_META!r} with {version!r}, got {said!r}"
+            f"params._meta must have {_VERSION_META!r} with {version!r}, got {stated!r}"
         )
         raise RpcError(HEADER_MISMATCH, text)
 

@@ -521,7 +521,7 @@ def _refuse(request: JsonRequest, error: RpcError, request_id: Any = None) -> by
 
 
 def _silent(_done: int, _total: int, _text: str) -> None:
-    """Report nothing: the caller asked for no progress."""
+    """Report nothing: the caller wants no progress notes."""
 
 
 class _Stream:
@@ -535,7 +535,7 @@ class _Stream:
 
     @classmethod
     def of(cls, request: JsonRequest, params: dict[str, Any]) -> _Stream | None:
-        """Return a stream if the caller takes events and asked for progress."""
+        """Return a stream if the caller accepts events and requests progress."""
         meta = params.get("_meta")
         token = meta.get("progressToken") if isinstance(meta, dict) else None
         if isinstance(token, bool) or not isinstance(token, str | int):

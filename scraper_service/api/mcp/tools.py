@@ -439,7 +439,7 @@ def _monitor_body(given: ArgumentsT) -> ArgumentsT:
 
 
 def listing(path: str, count: str, key: str) -> RunT:
-    """Return a tool that reads a list; ``count`` is the parameter of its place."""
+    """Return a tool that reads a list; ``count`` is the parameter of its first row."""
 
     async def run(call: ToolCall, given: ArgumentsT) -> ToolAnswer:
         wanted = call.cursor if call.cursor is not None else given

@@ -348,11 +348,11 @@ def _id_parameter(name: str, variables: list[str]) -> dict[str, Any]:
 def _parameter(parameter: Parameter) -> dict[str, Any]:
     facts: dict[str, Any] = {
         "name": parameter.name,
-        "in": parameter.place,
+        "in": parameter.location,
         "description": parameter.help,
         "schema": parameter.schema,
     }
-    return {**facts, "required": True} if parameter.place == "path" else facts
+    return {**facts, "required": True} if parameter.location == "path" else facts
 
 
 def _error(status: int) -> dict[str, Any]:

@@ -28,7 +28,7 @@ class Parameter:
     """A parameter of a request, see :mod:`scraper_service.api.parameters`."""
 
     #: ``path``, ``query`` or ``header``.
-    place: ClassVar[str] = "query"
+    location: ClassVar[str] = "query"
 
     name: str
     help: str

@@ -249,7 +249,7 @@ def _keys(*, is_change: bool) -> KeysT:
         "notification": Key(
             _NOTIFICATION,
             "notification",
-            help="Who is told of changes.",
+            help="The recipients of messages about changes.",
             nullable=is_change,
         ),
         **catalogue.respell(

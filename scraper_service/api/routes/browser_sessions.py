@@ -222,13 +222,13 @@ class BrowserSessionRoutes(Routes):
         base = f"{self.base_url(request)}/v2/interact/{session_id}"
         found: dict[str, str | None] = dict.fromkeys(URLS)
         if "cdp" in tokens:
-            place = "ws" + base.removeprefix("http")
-            found["cdp_url"] = f"{place}/cdp?token={tokens['cdp']}"
+            url = "ws" + base.removeprefix("http")
+            found["cdp_url"] = f"{url}/cdp?token={tokens['cdp']}"
         if "view" in tokens:
             found["live_view_url"] = f"{base}/view?token={tokens['view']}"
         if "input" in tokens:
-            place = f"{base}/control?token={tokens['input']}"
-            found["interactive_live_view_url"] = place
+            url = f"{base}/control?token={tokens['input']}"
+            found["interactive_live_view_url"] = url
         return found
 
     @Route(

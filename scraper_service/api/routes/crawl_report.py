@@ -328,12 +328,12 @@ class CrawlReportRoutes(Routes):
 
 def _url_query(request: JsonRequest) -> UrlQuery:
     """Return the filters and paging of a query. Raises :exc:`InvalidParameter`."""
-    place = _AFTER.read(request)
+    after = _AFTER.read(request)
     return UrlQuery(
         state=_STATE.read(request),
         reason=_REASON.read(request),
         losses=_LOSS.read_all(request),
-        after=place and Cursor(RowState(int(place[1])), int(place[2])),
+        after=after and Cursor(RowState(int(after[1])), int(after[2])),
         skip=_SKIP.read(request),
         limit=_LIMIT.read(request),
     )
@@ -373,10 +373,10 @@ def report_response(report: CrawlReport) -> bytes:
 
 def _schema(kind: str, options: dict[str, Any]) -> Field | None:
     """Return the fields of the schema of a job, None without one."""
-    asked = options_from_json(kind, options).scrape.format(Json)
-    if asked is None or asked.schema is None:
+    wanted = options_from_json(kind, options).scrape.format(Json)
+    if wanted is None or wanted.schema is None:
         return None
     try:
-        return field_of(asked.schema)
+        return field_of(wanted.schema)
     except SchemaRefused:  # rules of a later version
         return None

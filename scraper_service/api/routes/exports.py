@@ -149,7 +149,7 @@ class ExportStream(Stream):
                     left -= len(piece)
                     if not left:
                         break
-        await self.valve.wait()
+        await self.send_buffer.wait()
         self.request.unregisterProducer()
         self.request.finish()
 
@@ -182,7 +182,7 @@ class ExportStream(Stream):
 
     async def _send(self, data: bytes) -> None:
         await self.rest(None)
-        await self.valve.wait()
+        await self.send_buffer.wait()
         self._is_begun = True
         self.request.write(data)
 
@@ -203,7 +203,7 @@ class ExportStream(Stream):
         self.cut()
 
     def beat(self) -> None:
-        """Write nothing: a file has no place for it."""
+        """Write nothing: a file has no field for it."""
 
 
 MAX_FIELDS = 100

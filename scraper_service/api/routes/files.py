@@ -49,7 +49,7 @@ from scraper_service.api.schemas import (
     json_object,
     success,
 )
-from scraper_service.api.streams.streaming import Stalled, Valve
+from scraper_service.api.streams.streaming import SendBuffer, Stalled
 from scraper_service.content.documents.files import KINDS
 from scraper_service.errors import (
     DiskQuotaExceeded,
@@ -473,14 +473,14 @@ class ArtefactFiles(RootResource):
         self, request: Request, chunks: AsyncIterator[bytes], gone: Deferred[None]
     ) -> bool:
         """Write a file as fast as the client reads. Return False for a cut connection."""
-        valve = Valve(self._stall_s)
-        request.registerProducer(valve, True)  # Twisted's own signature
+        send_buffer = SendBuffer(self._stall_s)
+        request.registerProducer(send_buffer, True)  # Twisted's own signature
         try:
             async for data in chunks:
                 if gone.called:
                     return False
                 request.write(data)
-                await valve.wait()
+                await send_buffer.wait()
         except (ServiceUnavailable, Stalled):
             # The client has the status: only an incomplete body says that it failed.
             if not gone.called:

@@ -418,9 +418,9 @@ class CrawlPreviewRoutes(Routes):
 
 
 def _invalid_body_response(error: InvalidOptions) -> ErrorResponse:
-    faults = "; ".join(issue.message for issue in error.issues)
+    problems = "; ".join(issue.message for issue in error.issues)
     members = error_body(
-        f"Invalid request parameters: {faults}",
+        f"Invalid request parameters: {problems}",
         code="BAD_REQUEST",
         details=[issue_members(issue) for issue in error.issues],
     )

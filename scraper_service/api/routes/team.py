@@ -99,8 +99,8 @@ class AuditRoutes(Routes):
     async def audit(self, request: JsonRequest) -> bytes:
         """Return the team's audit log, the latest entry first."""
         team, _ = await self.checks.admit(request, Mode.ACCOUNT)
-        limit, place = _LIMIT.read(request), _AUDIT_CURSOR.read(request)
-        after = place and AuditPosition(float(place[1]), place[2])
+        limit, cursor = _LIMIT.read(request), _AUDIT_CURSOR.read(request)
+        after = cursor and AuditPosition(float(cursor[1]), cursor[2])
         found = await self.services.usage.audit(team, after, limit)
         following = None
         if len(found) > limit:
@@ -351,10 +351,10 @@ def _midnight(day: date) -> float:
 def _activity_asked(
     request: JsonRequest,
 ) -> tuple[str | None, CallPosition | None, int]:
-    endpoint, place = _ENDPOINT.read(request), _CURSOR.read(request)
+    endpoint, cursor = _ENDPOINT.read(request), _CURSOR.read(request)
     if endpoint == "browser":  # another path of the same sessions
         endpoint = "interact"
-    after = place and CallPosition(float(place[1]), place[2])
+    after = cursor and CallPosition(float(cursor[1]), cursor[2])
     return endpoint, after, _LIMIT.read(request)
 
 

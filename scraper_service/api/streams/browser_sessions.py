@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from wsproto.events import BytesMessage, TextMessage
 
-from scraper_service.api.streams.streaming import FairTurns, Stream
+from scraper_service.api.streams.streaming import Stream, TimeSlice
 from scraper_service.api.streams.websocket import (
     GOING_AWAY,
     INTERNAL,
@@ -115,26 +115,26 @@ class SessionSocket(_SessionMessages):
             await self.close(GOING_AWAY if is_over else OK, "the session has ended")
 
     async def _upward(self, messages: CallerMessages) -> None:
-        turns = FairTurns()
+        time_slice = TimeSlice()
         while not self._session.ending.is_set():
             await messages.take(await self.next_message())
-            await turns.take()
+            await time_slice.take()
 
     async def _reply(self, text: str) -> None:
         await self.send_text([text.encode()])
 
     async def _downward(self, browser: DevTools, messages: CallerMessages) -> None:
         """Send the browser's messages to the caller, as fast as it reads them."""
-        turns = FairTurns()
+        time_slice = TimeSlice()
         async for text in browser.messages():
             messages.note(text)
             for start in range(0, max(1, len(text)), PIECE):
-                await self.valve.wait()
+                await self.send_buffer.wait()
                 end = start + PIECE
                 self._write(
                     TextMessage(text[start:end], message_finished=end >= len(text))
                 )
-            await turns.take()
+            await time_slice.take()
 
     async def fail(self, error: Exception) -> None:
         code = REFUSED if isinstance(error, ValueError) else INTERNAL
@@ -193,7 +193,7 @@ class PictureStream(Stream):
             picture = await self._session.picture()
             if picture and (picture != self._last or rests >= BEAT_S):
                 self._last, rests = picture, 0.0
-                await self.valve.wait()
+                await self.send_buffer.wait()
                 self.beat()
             rests += REST_S
             await asyncio.sleep(REST_S)
@@ -203,7 +203,7 @@ class PictureStream(Stream):
         await self.goodbye()
 
     async def goodbye(self) -> None:
-        await self.valve.wait()
+        await self.send_buffer.wait()
         self.request.unregisterProducer()
         self.request.finish()
 
@@ -265,7 +265,7 @@ class InputSocket(_SessionMessages):
             await self.close(GOING_AWAY, "the session has ended")
 
     async def _obey(self) -> None:
-        turns, errors = FairTurns(), 0
+        time_slice, errors = TimeSlice(), 0
         while True:
             text = await self.next_message()
             if (error := await self._session.give_input(text)) is not None:
@@ -274,7 +274,7 @@ class InputSocket(_SessionMessages):
                     self._is_flooded.set()
                     return
                 await self.send_text([json.dumps({"error": error}).encode()])
-            await turns.take()
+            await time_slice.take()
             self._touched_at = time.monotonic()
             self._touched.set()
 
@@ -284,7 +284,7 @@ class InputSocket(_SessionMessages):
             picture = await self._session.picture()
             if picture and picture != last:
                 last = picture
-                await self.valve.wait()
+                await self.send_buffer.wait()
                 self._write(BytesMessage(picture))
             is_busy = time.monotonic() < self._touched_at + BUSY_S
             self._touched.clear()

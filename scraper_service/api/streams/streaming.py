@@ -35,7 +35,7 @@ PIECE_BYTES = 128 * 2**10  # written at once; the next piece waits until it is s
 PAUSE_S = 0.05  # between two reads, which collects changes
 RETRIES_S = (1, 2, 4, 8, 15)  # while the database is unavailable; then it is an error
 CLOSE_S = 5.0  # for streams to end at shutdown
-TURN_S = 0.002  # of work, until others have a turn
+SLICE_S = 0.002  # of work, until other tasks may run
 
 logger = logging.getLogger(__name__)
 
@@ -44,26 +44,26 @@ class Stalled(Exception):
     """Raised when a client stops reading or stops answering pings."""
 
 
-class FairTurns:
-    """Gives others a turn on the event loop after each :data:`TURN_S` of a long work."""
+class TimeSlice:
+    """Lets other tasks run after each :data:`SLICE_S` of long work."""
 
     def __init__(self) -> None:
-        self._end = time.monotonic() + TURN_S
+        self._end = time.monotonic() + SLICE_S
 
     @property
     def is_over(self) -> bool:
-        """Return True if others should have a turn."""
+        """Return True if other tasks should run."""
         return time.monotonic() >= self._end
 
     async def take(self) -> None:
-        """Let others run if the turn is over."""
+        """Let other tasks run if the slice is over."""
         if self.is_over:
             await asyncio.sleep(0)
-            self._end = time.monotonic() + TURN_S
+            self._end = time.monotonic() + SLICE_S
 
 
 @implementer(IPushProducer)
-class Valve:
+class SendBuffer:
     """The state of a connection's send buffer, which its transport sets."""
 
     def __init__(self, stall_s: float):
@@ -156,7 +156,7 @@ class OpenStreams:
             task.cancel()
 
     async def close(self) -> None:
-        """End all streams. Clients are told to reconnect."""
+        """End all streams, with a message to reconnect."""
         self._closing = True
         open_now = dict(self._open)
         for stream, task in open_now.items():
@@ -226,7 +226,7 @@ class Stream(Resource):
         self.urls = urls
         self.job_id = job_id
         self.team = team
-        self.valve = Valve(watchers.stall_s)
+        self.send_buffer = SendBuffer(watchers.stall_s)
         self.is_stopping = False
         self.is_gone = False
         self._beat_at = time.monotonic() + watchers.ping_s
@@ -236,7 +236,7 @@ class Stream(Resource):
         self.transport = request.channel.transport
         request.notifyFinish().addBoth(self._on_lost)
         self.open()
-        request.registerProducer(self.valve, True)
+        request.registerProducer(self.send_buffer, True)
         self.watchers.start(self)
         return NOT_DONE_YET
 
@@ -287,7 +287,7 @@ class Stream(Resource):
         if time.monotonic() >= self._beat_at:
             with suppress(ServiceUnavailable):  # not an error of the key
                 await self.checks.recheck(self.request)
-            await self.valve.wait()
+            await self.send_buffer.wait()
             self.beat()
             self._beat_at = time.monotonic() + self.watchers.ping_s
 

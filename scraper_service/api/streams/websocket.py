@@ -28,7 +28,7 @@ from scraper_service.api.errors import answer_to
 from scraper_service.api.parameters import parse_job_id
 from scraper_service.api.responses import JobStatusJson, job_error, job_snapshot
 from scraper_service.api.schemas import encode
-from scraper_service.api.streams.streaming import FairTurns, Stalled, Stream, pieces
+from scraper_service.api.streams.streaming import Stalled, Stream, TimeSlice, pieces
 from scraper_service.errors import InvalidParameter, JobNotFound, Unauthorized
 from scraper_service.options.limits import Mode
 from scraper_service.services.job_following import SLICE_BYTES
@@ -180,7 +180,7 @@ class SocketStream(Stream):
         parts = self.with_base(parts)
         left = sum(map(len, parts))
         for piece in pieces(parts):
-            await self.valve.wait()
+            await self.send_buffer.wait()
             left -= len(piece)
             text = decoder.decode(piece, final=not left)
             self._write(TextMessage(text, message_finished=not left))
@@ -211,7 +211,7 @@ class SocketStream(Stream):
         """
         if self._wire.state is ConnectionState.OPEN:
             self._write(CloseConnection(code, reason))
-        await self.valve.wait()
+        await self.send_buffer.wait()
         with suppress(TimeoutError):
             async with asyncio.timeout(CLOSING_S):
                 await self._closed.wait()
@@ -233,17 +233,17 @@ class SocketStream(Stream):
             self._read_some()
 
     def _read_some(self) -> None:
-        """Read what has arrived, for one turn; the rest follows later.
+        """Read received data for a time slice, and the remaining data later.
 
-        Until then no more is taken from the connection.
+        Until then no more is read from the connection.
         """
         is_late, self._is_reading_later = self._is_reading_later, False
-        turn = FairTurns()
+        time_slice = TimeSlice()
         for event in self._wire.events():
             self._take(event)
             if self._is_refused:
                 break
-            if turn.is_over:
+            if time_slice.is_over:
                 if not is_late:
                     self.transport.pauseProducing()
                 self._is_reading_later = True
@@ -255,7 +255,7 @@ class SocketStream(Stream):
     def _take(self, event: Event) -> None:
         # No pongs are queued for a client that sends pings and reads nothing.
         if isinstance(event, Ping) and self._wire.state is ConnectionState.OPEN:
-            if self.valve.is_open:
+            if self.send_buffer.is_open:
                 self._write(event.response())
         elif isinstance(event, TextMessage | BytesMessage):
             self._parts_heard = 0 if event.message_finished else self._parts_heard + 1

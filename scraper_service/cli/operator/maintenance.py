@@ -144,7 +144,7 @@ def _describe(made: Manifest) -> str:
 def gc_command(overrides: tuple[str, ...], data_dir: str | None) -> None:
     """Delete expired jobs, pages and files now.
 
-    The service does so by itself, at its start and while it runs. Deleted rows leave room in
+    The service does so by itself, at its start and while it runs. Deleted rows leave space in
     the file of SQLite that later rows use.
     """
     from scraper_service.crawling.artefacts import shared_artefacts

@@ -150,8 +150,8 @@ def destination(
     """
     if path in {None, STDOUT}:
         if name in {"markdown", "sqlite"}:
-            place = "a folder: -o FOLDER" if name == "markdown" else "a file: -o FILE"
-            raise click.UsageError(f"--output-format {name} needs {place}")
+            kind = "a folder: -o FOLDER" if name == "markdown" else "a file: -o FILE"
+            raise click.UsageError(f"--output-format {name} needs {kind}")
         if path is None and name is None and sys.stdout.isatty():
             return Destination(None)
         _require(name, archives=archives)
@@ -265,13 +265,13 @@ class Target:
         folder = Path(str(self.path))
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            _, faults = write_page(folder, page, PageNames())
+            _, failures = write_page(folder, page, PageNames())
         except OSError as error:
             raise OutputFailed(
                 f"{error.filename or folder}: {error.strerror}"
             ) from None
-        for fault in faults:
-            click.echo(f"warning: {printable(fault)}", err=True)
+        for failure in failures:
+            click.echo(f"warning: {printable(failure)}", err=True)
 
     def _write_rows(self, page: dict[str, Any]) -> None:
         assert self.path is not None
@@ -382,9 +382,9 @@ def write_bytes(data: bytes, path: str | None) -> None:
                 view = view[sys.stdout.buffer.write(view) :]
             sys.stdout.flush()
             return
-        place = Path(str(path))
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_bytes(data)
+        file = Path(str(path))
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(data)
     except OSError as error:
         if error.errno == errno.EPIPE:
             raise

@@ -117,7 +117,7 @@ def parts_of(page: Mapping[str, Any]) -> tuple[list[PageFile], list[str]]:
     key ``data``. It contains the formats without a file of their own, and the metadata.
     """
     parts: list[PageFile] = []
-    faults: list[str] = []
+    failures: list[str] = []
     rest = {}
     for key, value in page.items():
         if key in {"metadata", "warning"} or value is None:
@@ -125,7 +125,7 @@ def parts_of(page: Mapping[str, Any]) -> tuple[list[PageFile], list[str]]:
         try:
             part = _part(key, value, page)
         except Unavailable as error:
-            faults.append(str(error))
+            failures.append(str(error))
             part = None
         if part is None:
             rest[key] = value
@@ -135,7 +135,7 @@ def parts_of(page: Mapping[str, Any]) -> tuple[list[PageFile], list[str]]:
         rest["metadata"] = page.get("metadata", {})
         text = json.dumps(rest, ensure_ascii=False, indent=2)
         parts.append(PageFile("data", ".json", f"{text}\n".encode("utf-8", "replace")))
-    return parts, faults
+    return parts, failures
 
 
 def _part(key: str, value: Any, page: Mapping[str, Any]) -> PageFile | None:
@@ -262,7 +262,7 @@ class MarkdownFolder:
         facts = page.get("metadata", {})
         url = str(facts.get("url") or facts.get("sourceURL") or "")
         title = facts.get("title")
-        files, faults = write_page(self._path, page, self._names)
+        files, failures = write_page(self._path, page, self._names)
         name = next(iter(files.values()), None)
         line: dict[str, Any] = {
             "url": url,
@@ -273,9 +273,9 @@ class MarkdownFolder:
             "status": facts.get("statusCode"),
         }
         warnings = [page["warning"]] if page.get("warning") else []
-        if warnings or faults:
-            line["warning"] = " ".join([*warnings, *faults])
-        self._lost += len(faults)
+        if warnings or failures:
+            line["warning"] = " ".join([*warnings, *failures])
+        self._lost += len(failures)
         words = _escape(title if isinstance(title, str) and title.strip() else url)
         text = f"[{words}](<{name}>)" if name else words
         for key, other in list(files.items())[1:]:
@@ -333,7 +333,7 @@ def write_page(
     Returns the file names by format, and reasons for missing files. Markdown comes first,
     and its front matter names the other files. Raises :exc:`OSError`.
     """
-    parts, faults = parts_of(page)
+    parts, failures = parts_of(page)
     parts.sort(key=lambda part: part.key != "markdown")
     facts = page.get("metadata", {})
     url = str(facts.get("url") or facts.get("sourceURL") or "")
@@ -345,7 +345,7 @@ def write_page(
             others = {k: name for k, name in files.items() if k != part.key}
             data = front_matter(page, others) + data
         (folder / files[part.key]).write_bytes(data)
-    return files, faults
+    return files, failures
 
 
 def _escape(text: str) -> str:

@@ -34,7 +34,7 @@ ENDS = {"finished": "finished", "shutdown": "stopped by a signal, such as Ctrl-C
 
 
 class Command(CrawlCommand):
-    """Scrapy's ``crawl`` with one-line errors in place of tracebacks, and a summary."""
+    """Scrapy's ``crawl`` with one-line errors instead of tracebacks, and a summary."""
 
     def process_options(self, args: list[str], opts: argparse.Namespace) -> None:
         super().process_options(args, opts)
@@ -70,15 +70,15 @@ class Command(CrawlCommand):
             return
         if isinstance(error, InvalidOptions):
             self.exitcode = WRONG_USE
-            told = "; ".join(issue.message for issue in error.issues)
+            text = "; ".join(issue.message for issue in error.issues)
         else:
-            told = str(error)
-        if isinstance(error, (ServiceError, ValueError, OSError)) and told:
+            text = str(error)
+        if isinstance(error, (ServiceError, ValueError, OSError)) and text:
             logger.debug("the crawl did not begin", exc_info=error)
-            print(f"scrapy crawl: error: {told}", file=sys.stderr)
+            print(f"scrapy crawl: error: {text}", file=sys.stderr)
             assert self.settings is not None
             if self.settings["LOG_FILE"]:  # scrapyd shows this file, not standard error
-                logger.error("%s", told)
+                logger.error("%s", text)
         else:
             logger.error("the crawl broke", exc_info=error)
 

@@ -228,8 +228,8 @@ class _Reader:
             return self._table(part.table)
         if part.kind == "block_quote":
             quoted = self._blocks(part.blocks)
-            told = "<p>Notes:</p>" if self._kind == "ppt" else ""
-            return f"{element('blockquote', told + quoted)}\n"
+            label = "<p>Notes:</p>" if self._kind == "ppt" else ""
+            return f"{element('blockquote', label + quoted)}\n"
         tag = f"h{part.level}" if part.kind == "heading" else "p"
         return block(tag, self._inline(part.content or ()) or escape(part.text or ""))
 

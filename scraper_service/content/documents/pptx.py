@@ -106,9 +106,9 @@ class _Reader:
             self._noted.add(notes)
             self._relations = self._archive.relations(notes)
             shapes = list(_shapes(self._archive.xml(notes)))
-            told = [self._shape(shape, is_list=False) for shape in shapes]
-            if any(told):
-                parts.append(element("blockquote", f"<p>Notes:</p>{''.join(told)}"))
+            texts = [self._shape(shape, is_list=False) for shape in shapes]
+            if any(texts):
+                parts.append(element("blockquote", f"<p>Notes:</p>{''.join(texts)}"))
         for kind, target, _ in related:
             if kind == "comments" and target in self._archive:
                 for text in self._archive.xml(target).iter("{*}text", "{*}txBody"):

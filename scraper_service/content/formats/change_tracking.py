@@ -99,10 +99,10 @@ def draft(text: str, options: ChangeTracking, data: Any) -> dict[str, Any]:
     wanted: list[Any] = [options.schema, options.prompt]
     if options.selectors is not None:
         wanted.append(options.selectors)
-    asked = json.dumps(wanted, sort_keys=True)
+    request = json.dumps(wanted, sort_keys=True)
     return {
         "print": _digest("".join(text.split())),
-        "asked": _digest(asked) if "json" in options.modes else None,
+        "asked": _digest(request) if "json" in options.modes else None,
         "data": data,
         "by": "rules",
     }
@@ -382,7 +382,7 @@ class ComparedPage:
     #: as the event loop only passes it on.
     diff: bytes | None = None
     #: With ``changed``, the start of what has changed, for a reader.
-    told: str = ""
+    excerpt: str = ""
     #: JSON of the data of the page, always an object; None without the comparison of data.
     data: bytes | None = None
     #: The compressed basis of the next comparison; None if the last one stays.
@@ -438,9 +438,9 @@ def _compare(
     diff = _diff(before, now, mode, compare)
     if diff is None:
         return ComparedPage(status="same", **facts)
-    told = (diff.get("text") or json.dumps(diff["json"]))[:MAX_TOLD]
+    excerpt = (diff.get("text") or json.dumps(diff["json"]))[:MAX_TOLD]
     return ComparedPage(
-        status="changed", body=body, diff=json_line(diff), told=told, **facts
+        status="changed", body=body, diff=json_line(diff), excerpt=excerpt, **facts
     )
 
 

@@ -161,16 +161,16 @@ def sentences_for(page: StoredPage, query: str) -> list[str]:
     language = language_code(page.language) or "en"
     wanted = _stems_of(query, language)
     found = [each.text for each in sentences(page.markdown or "")]
-    said = [x for x in found if may_stand(x) and not x.endswith(_OPEN)]
-    shared = [len(_stems_of(text, language) & wanted) for text in said]
-    order = sorted(range(len(said)), key=lambda n: (-shared[n], n))
-    return [said[n] for n in sorted(order[:KEPT])]
+    usable = [x for x in found if may_stand(x) and not x.endswith(_OPEN)]
+    shared = [len(_stems_of(text, language) & wanted) for text in usable]
+    order = sorted(range(len(usable)), key=lambda n: (-shared[n], n))
+    return [usable[n] for n in sorted(order[:KEPT])]
 
 
 def _stems_of(text: str, language: str) -> frozenset[str]:
     """Return the stems of the words of a text, without common words."""
-    told = [word for word in tokens_of(text) if word not in COMMON and len(word) > 1]
-    return frozenset(stems(told, language))
+    words = [word for word in tokens_of(text) if word not in COMMON and len(word) > 1]
+    return frozenset(stems(words, language))
 
 
 @frozen(kw_only=True)
@@ -210,8 +210,8 @@ def agent_pages(bodies: Sequence[bytes], prompt: str, words: str) -> list[AgentP
         facts = body["metadata"]
         text = page.markdown or ""
         if len(text) > WHOLE:
-            said = "\n".join(sentences_for(page, prompt))
-            text = (said or text)[:WHOLE]
+            excerpt = "\n".join(sentences_for(page, prompt))
+            text = (excerpt or text)[:WHOLE]
         error = page.error
         if error is None and not text.strip() and page.data is None:
             error = "it has no text"
@@ -247,7 +247,7 @@ def _links_of(given: Sequence[Any], search: SearchWords) -> tuple[str, ...]:
 
 
 def pages_text(pages: Sequence[AgentPage], limit: int) -> str:
-    """Return the pages as numbered parts within ``limit`` bytes in UTF-8."""
+    """Return the pages as numbered parts of at most ``limit`` bytes in UTF-8."""
     if not pages:
         return ""
     share = limit // len(pages)
@@ -259,7 +259,7 @@ def pages_text(pages: Sequence[AgentPage], limit: int) -> str:
 
 
 def cut(text: str, limit: int) -> str:
-    """Return the start of a text within ``limit`` bytes in UTF-8."""
+    """Return the start of a text of at most ``limit`` bytes in UTF-8."""
     encoded = text.encode(errors="replace")
     if len(encoded) <= limit:
         return text

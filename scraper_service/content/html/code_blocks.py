@@ -423,11 +423,11 @@ def drop_toolbars(body: Any) -> None:
         for button in list(code.iter("button")):
             drop(button)
         for element in [e for sibling in _neighbours(code) for e in _leaves(sibling)]:
-            said = " ".join("".join(texts_in(element)).split()).lower()
-            language = _LANGUAGES.get(said)
+            label = " ".join("".join(texts_in(element)).split()).lower()
+            language = _LANGUAGES.get(label)
             if language and not language_of(code):
                 code.set("data-lang", language)
-            if language or said in _ACTIONS:
+            if language or label in _ACTIONS:
                 drop(element)
 
 

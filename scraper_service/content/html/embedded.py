@@ -514,13 +514,13 @@ class _Fields:
         """Show the options that a list has selected, if it has a label."""
         chosen = [each for each in field.iter("option") if "selected" in each.attrib]
         texts = [" ".join("".join(texts_in(option)).split()) for option in chosen]
-        said = ", ".join(text for text in texts if not _PROMPT.match(text))[:MAX_VALUE]
-        if not said or self._is_control(field):
+        shown = ", ".join(text for text in texts if not _PROMPT.match(text))[:MAX_VALUE]
+        if not shown or self._is_control(field):
             return
         if self._has_label(field):
-            _insert(field, "span", said)
+            _insert(field, "span", shown)
         else:
-            self._record(field, said)
+            self._record(field, shown)
 
     def show_text(self, field: Any) -> None:
         """Show the text of a text area, unless it is markup or very long."""

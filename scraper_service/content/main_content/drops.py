@@ -454,6 +454,6 @@ def _level(draft: Draft, number: int) -> int:
 def drop_consent(draft: Draft) -> None:
     """Drop the text of a consent dialog, unless nothing else is kept."""
     bits = draft.walk.blocks.places
-    asked = [n for n in draft.kept_blocks() if bits[n] & IN_CONSENT]
-    if len(asked) < draft.keep.sum():
-        draft.set_keep(asked, False, "a consent dialog")
+    dialog = [n for n in draft.kept_blocks() if bits[n] & IN_CONSENT]
+    if len(dialog) < draft.keep.sum():
+        draft.set_keep(dialog, False, "a consent dialog")

@@ -427,7 +427,7 @@ _FIRST_KIND = ROWS[f"kind {KINDS[0]}"]
 
 @frozen
 class Columns(Mapping[str, Array]):
-    """The rows of a feature table by name; few of them are asked for."""
+    """The rows of a feature table by name; few of them are used."""
 
     #: A row for each of :data:`NAMES`.
     values_by_row: Array

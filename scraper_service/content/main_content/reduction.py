@@ -400,8 +400,8 @@ _EDIT = re.compile(
 def drop_edit_links(body: Any) -> None:
     """Drop links to the source of a page of documentation, such as "Edit this page"."""
     for link in classed(body, _may_edit, _EDIT_TARGETS, "a", by="href"):
-        said = " ".join("".join(texts_in(link)).split())[:MAX_CLASS]
-        if " " in said and _EDIT.fullmatch(said):
+        label = " ".join("".join(texts_in(link)).split())[:MAX_CLASS]
+        if " " in label and _EDIT.fullmatch(label):
             drop(link)
 
 

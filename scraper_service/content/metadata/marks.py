@@ -172,7 +172,7 @@ class Marks:
     """Elements and texts that may have the author or a date of a page.
 
     All are in document order; texts before the first ``h1`` come last. One walk of ``body``
-    finds them, and each kind is examined when it is asked for: most pages name their author
+    finds them, and each kind is examined when it is needed: most pages name their author
     and date elsewhere. If ``body`` is None, there are none.
     """
 

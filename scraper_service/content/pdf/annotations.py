@@ -197,7 +197,7 @@ def text_of(function: Any, *arguments: Any) -> str:
 
 
 def insert_marks(page: PageText, *, is_drawn: bool = False) -> None:
-    """Move the marks of a page among its lines, each at its place in a row.
+    """Move the marks of a page among its lines, each at its position in a row.
 
     ``is_drawn`` is True for lines without positions, as recognised in a picture that
     shows most values.
@@ -254,7 +254,7 @@ def _insert_mark(mark: Mark, lines: list[Line]) -> None:
 
 
 def _fill_in(text: str, x: float, line: Line) -> bool:
-    """Write a text in place of the underscores of a line nearest to ``x``."""
+    """Write a text instead of the underscores of a line nearest to ``x``."""
     for cell in line.cells if not line.links else ():
         goal = (x - cell.x0) / max(cell.x1 - cell.x0, 1) * len(cell.text)
         blanks = [m for m in _BLANK.finditer(cell.text) if m.start() - 3 <= goal]

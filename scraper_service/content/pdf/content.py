@@ -110,7 +110,7 @@ class PdfContent:
 def pdf_content(
     body: bytes, parser: PdfParser, deadline_s: float | None = None
 ) -> PdfContent:
-    """Convert a PDF file within ``deadline_s`` seconds; None means no limit.
+    """Convert a PDF file in ``deadline_s`` seconds at most; None means no limit.
 
     :raises Unreadable: if the file is damaged or encrypted, or the time is too short.
     """

@@ -255,14 +255,14 @@ class Hyphens:
 # -- text layers of codes ----------------------------------------------------------------
 
 # A font without a map to Unicode may give plain letters that are no language. Most of their
-# codes are shifted by a fixed number of places in the table of characters.
+# codes are shifted by a fixed number in the table of characters.
 QUICK = 600  # characters that prove a language in nearly all pages
 SAMPLE = 6000
 MIN_WORDS = 25  # fewer words prove nothing
 MIN_HITS = 3  # distinct common words of a text in a language
 MIN_SHARE = 0.12  # of all words: common words of a text whose shift is undone
 MAX_SHARE = 0.06  # of all words: common words of a text of codes, by chance
-MAX_SHIFT = 31  # places in the table of characters
+MAX_SHIFT = 31  # in the table of characters
 # The most frequent words of European languages.
 _COMMON = frozenset(
     "the of and to in is that for it with as was on be by are this from at or an not "
@@ -308,8 +308,8 @@ def _share(words: list[str]) -> float:
 
 
 def _is_shifted(text: str) -> bool:
-    for places in filter(None, range(-MAX_SHIFT, MAX_SHIFT + 1)):
-        table = {ord(c): ord(c) + places for c in _PRINTABLE}
+    for shift in filter(None, range(-MAX_SHIFT, MAX_SHIFT + 1)):
+        table = {ord(c): ord(c) + shift for c in _PRINTABLE}
         words = text.translate(table).split()
         hits = {word.strip(_EDGES).lower() for word in words} & _COMMON
         if len(hits) > 2 * MIN_HITS - 1 and _share(words) > MIN_SHARE:

@@ -208,18 +208,18 @@ def _merge_objects(
 def _unique(items: list[Any], depth: int) -> list[Any]:
     """Return the items without duplicates; items of the same object are merged."""
     found: list[Any] = []
-    places: dict[tuple[str, str], int] = {}
+    indexes: dict[tuple[str, str], int] = {}
     for item in items:
         whole = _WHOLE, json.dumps(_normal(item), sort_keys=True)
-        if is_empty(item) or whole in places:
+        if is_empty(item) or whole in indexes:
             continue
         mark = _mark(item)
-        place = places.get(mark, len(found))
-        places[whole] = place
-        if place < len(found) and _is_same(found[place], item, mark[0]):
-            found[place] = _merge_values(found[place], item, depth + 1)
+        index = indexes.get(mark, len(found))
+        indexes[whole] = index
+        if index < len(found) and _is_same(found[index], item, mark[0]):
+            found[index] = _merge_values(found[index], item, depth + 1)
         else:
-            places.setdefault(mark, len(found))
+            indexes.setdefault(mark, len(found))
             found.append(item)
     return found
 

@@ -326,9 +326,9 @@ def enum_of(choices: tuple[Any, ...], text: str) -> Any | None:
     """
     folded = {choice: f" {_fold(str(choice))} " for choice in choices}
     whole = f" {_fold(text)} "
-    within = [choice for choice, own in folded.items() if own.strip() and own in whole]
-    if within:
-        return max(within, key=lambda choice: len(folded[choice]))
+    inside = [choice for choice, own in folded.items() if own.strip() and own in whole]
+    if inside:
+        return max(inside, key=lambda choice: len(folded[choice]))
     stock = stock_of(text) if len(whole.split()) <= 6 else None
     for choice, own in folded.items():
         if own.replace(" ", "") == whole.replace(" ", "") or (

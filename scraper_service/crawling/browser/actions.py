@@ -95,7 +95,7 @@ def message_of(error: Exception) -> str:
 
 @contextlib.contextmanager
 def named_absence(text: str) -> Iterator[None]:
-    """Raise :exc:`ValueError` with a text in place of a time-out of Playwright."""
+    """Raise :exc:`ValueError` with a text instead of a timeout of Playwright."""
     try:
         yield
     except PlaywrightError as error:

@@ -193,7 +193,7 @@ class Decision:
 
     #: The message as the browser gets it.
     sent: str = ""
-    #: The reply in its place.
+    #: The reply instead of the message.
     reply: str = ""
     #: True if it ends the session.
     is_end: bool = False

@@ -80,7 +80,7 @@ class NoPage(DownloadFailedError):
 class HeldPage:
     """A page with its browser. Call :meth:`open` first and :meth:`close` once.
 
-    Steps run one at a time, each within :meth:`run`. The egress rule holds because the
+    Steps run one at a time, each in :meth:`run`. The egress rule holds because the
     browser reaches the network only through the passage of the page.
     """
 

@@ -164,8 +164,8 @@ class Moves:
     def take_file(self, url: str, name: str, *, is_loading: bool) -> None:
         """Leave the page if a script has moved it to a file, as a redirect would.
 
-        A page that has loaded stays, unless the file is a PDF: some Chromium show those in
-        place of the page, and others download them. Actions of the caller lead to no file.
+        A page that has loaded stays, unless the file is a PDF: some Chromium show those
+        instead of the page, and others download them. Actions of the caller lead to no file.
         """
         is_move = url == self._last_url and self._hops > 0 and not self._is_acting
         leaves = is_loading or name.lower().endswith(".pdf")
@@ -212,23 +212,23 @@ def user_agent(browser_version: str, name: str, *, mobile: bool) -> str:
     return text.format(major=browser_version.partition(".")[0], name=name)
 
 
-def time_zone(place: Location | None) -> str | None:
+def time_zone(location: Location | None) -> str | None:
     """Return the time zone of a location, None for the zone of the service."""
-    if place is None or place.country == GENERIC_COUNTRY:
+    if location is None or location.country == GENERIC_COUNTRY:
         return None
-    return time_zones().get(place.country)
+    return time_zones().get(location.country)
 
 
-def languages(place: Location | None) -> tuple[str, ...]:
+def languages(location: Location | None) -> tuple[str, ...]:
     """Return the languages of a location, best first."""
-    if place is None:
+    if location is None:
         return (LOCALE, "en")
-    if place.languages:
-        return tuple(tag for tag in place.languages if tag != "*") or (LOCALE,)
-    if place.country in {DEFAULT_COUNTRY, GENERIC_COUNTRY}:
+    if location.languages:
+        return tuple(tag for tag in location.languages if tag != "*") or (LOCALE,)
+    if location.country in {DEFAULT_COUNTRY, GENERIC_COUNTRY}:
         return (LOCALE, "en")
-    language = LANGUAGES[place.country]
-    return (f"{language}-{place.country}", language, "en")
+    language = LANGUAGES[location.country]
+    return (f"{language}-{location.country}", language, "en")
 
 
 def context_options(options: ScrapeOptions, version: str, name: str) -> dict[str, Any]:

@@ -209,7 +209,7 @@ class RunningBrowser:
     async def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Return the result of ``work`` on a page.
 
-        Raises :exc:`BrowserGone` in place of its error if the browser ended.
+        Raises :exc:`BrowserGone` instead of its error if the browser ended.
         """
         task = asyncio.ensure_future(work)
         try:

@@ -59,8 +59,8 @@ READ_BYTES = 4096
 # Without effect where the C library is another.
 MEMORY = {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1:glibc.malloc.tcache_count=1"}
 CHUNK_BYTES = 128 * 2**10  # of one read
-# The system takes a page as a whole, if it allows so much: in parts, each part waits for a
-# turn of the event loop.
+# The system takes a page as a whole, if it allows so much: in parts, each part waits for an
+# iteration of the event loop.
 SENT_AT_ONCE = 2**20
 MOST_SIZED = 1000  # values of a list whose bytes are counted
 COPIED_BYTES = 4 * 2**10  # byte strings up to this size are copied into the pickle
@@ -184,10 +184,10 @@ class ForkServer:
         if code is None:
             self._process.kill()
         children, self._children = self._children, {}
-        asked, self._asked = self._asked, deque()
+        ended, self._asked = self._asked, deque()
         for pid, changed in children.items():
             changed(ORPHANED, pid, code)
-        for changed in asked:
+        for changed in ended:
             changed(ENDED, 0, code)
 
     @property
@@ -238,7 +238,7 @@ class Converter:
     :ivar is_stopped: True if a signal such as SIGSTOP has stopped the process.
     :ivar stops: number of checks in a row that found it stopped.
     :ivar reason: why the service ended it, empty if it did not.
-    :ivar fault: error that the process reported, or None.
+    :ivar failure: error that the process reported, or None.
     :ivar how: how the process ended, empty before its end.
     :ivar pid: id of the process, None before its start.
     :ivar is_retiring: True if it ends as soon as another process is ready.
@@ -275,7 +275,7 @@ class Converter:
         self.is_stopped = False
         self.stops = 0
         self.reason = ""
-        self.fault = ""
+        self.failure = ""
         self.how = ""
         self.pid: int | None = None
         self._ours, theirs = socket.socketpair()
@@ -302,7 +302,7 @@ class Converter:
                 self.reason = "orphaned"
                 self._kill()
             elif kind == FAILED:
-                self.fault = os.strerror(code or 0)
+                self.failure = os.strerror(code or 0)
             self.how = _how(code)
             if self._is_lost:
                 self._ended(self)

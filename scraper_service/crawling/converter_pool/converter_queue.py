@@ -98,7 +98,7 @@ class ConverterQueue:
 
     The next task is from the team with the least converter time, as in start-time fair
     queueing. A team that was idle starts with the least time of the others. The jobs of a team
-    take turns. The tasks of a job keep their order.
+    alternate. The tasks of a job keep their order.
 
     ``processes_of`` returns in how many services and workers a team has pages. Its time counts
     as often, so that its share of all of them does not grow with their number.

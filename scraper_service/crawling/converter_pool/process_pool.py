@@ -72,7 +72,7 @@ MAX_PAUSE_S = 30.0
 class ProcessPool:
     """Runs functions in ``processes`` processes of ``memory_mb`` address space each.
 
-    Teams share converter time fairly, and the jobs of a team take turns. Inputs of all teams may
+    Teams share converter time fairly, and the jobs of a team alternate. Inputs of all teams may
     have ``queue_mb`` MiB together. While all processes run slow tasks, a spare process runs small
     ones. A slow task is interrupted if another team has no process, and begins again later.
 
@@ -137,7 +137,7 @@ class ProcessPool:
         )
 
     @property
-    def fault(self) -> str | None:
+    def failure(self) -> str | None:
         """Why no process works, as a sentence. None if at least one does.
 
         Also None before the first use, which starts processes.
@@ -304,7 +304,9 @@ class ProcessPool:
         if task in self._running:
             left_s = task.ends_at - self._loop.time()
             self._set_end(task, min(left_s, ABANDONED_S))
-        elif task.future.cancelled():  # otherwise it had ended in the same turn
+        elif (
+            task.future.cancelled()
+        ):  # otherwise it had ended in the same loop iteration
             self.queue.remove(task)
 
     def _dispatch(self) -> None:
@@ -455,8 +457,8 @@ class ProcessPool:
         if kind == READY:
             self._ready(converter)
         elif kind == OUTDATED:
-            converter.fault = f"a part of the service is missing: {value}"
-            logger.warning("a converter process ends: %s", converter.fault)
+            converter.failure = f"a part of the service is missing: {value}"
+            logger.warning("a converter process ends: %s", converter.failure)
             self._renew()
         elif task is not None and kind == EARLY_RESULT:
             task.rest = self._loop.create_future()
@@ -480,7 +482,7 @@ class ProcessPool:
                 converter.reason = "broken"
             self._retire_if_due(converter)
         elif kind == LAST_ERROR:  # during its start
-            converter.fault = repr(value)
+            converter.failure = repr(value)
         else:
             self._failures = 0
         self._dispatch()
@@ -522,7 +524,7 @@ class ProcessPool:
         if not converter.is_ready:
             if converter.reason not in {"retired", "stopped"}:
                 self._renew()
-                self._start_failed(converter.fault or converter.how)
+                self._start_failed(converter.failure or converter.how)
         elif not converter.reason and not converter.done:
             self._start_failed(converter.how)  # otherwise this could repeat endlessly
         self._dispatch()
@@ -539,7 +541,7 @@ class ProcessPool:
                 self._set_end(task, JOB_PATIENCE_S)
             return
         self._end_task(converter, task, START_COST_S)
-        task.fail(ConverterDied(converter.fault or converter.how))
+        task.fail(ConverterDied(converter.failure or converter.how))
 
     def _tick(self) -> None:
         """Check the processes and the waiting tasks. Called every :data:`TICK_S`."""

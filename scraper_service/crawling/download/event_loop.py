@@ -90,5 +90,5 @@ class EventLoop(Loop):
 def _is_reset(fd: Any) -> bool:
     """Return True for a socket with an error that nobody has read yet."""
     files = select.poll()
-    files.register(fd, 0)  # errors are always told
+    files.register(fd, 0)  # errors are always reported
     return any(event & select.POLLERR for _, event in files.poll(0))

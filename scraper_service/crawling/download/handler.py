@@ -345,7 +345,7 @@ class PageDownloadHandler(StreamingHandler):
                     self._pool.queue.reading(state.team_id, size)
                 )
         except TimeoutError:
-            text = "the page is large, and its turn to be read did not come in time"
+            text = "the page is large, and waited too long until it could be read"
             raise ConvertersBusy(text) from None
 
     async def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Stored responses in place of downloads: the page cache, and what jobs keep.
+"""Stored responses instead of downloads: the page cache, and what jobs keep.
 
 :class:`PageCache` has the responses of a team. Jobs keep theirs in the database or in the object
 storage: :class:`StoredSources` reads those of another job, and :class:`UnchangedPages` finds
@@ -238,7 +238,7 @@ class UnchangedPages(Component):
     """Finds pages and sitemap files that have not changed since the job ``BASE_JOB_ID``.
 
     Sends the ``ETag`` and ``Last-Modified`` of a page's last response to the URL that sent
-    them. In place of a 304 the stored response is returned, and no request is made for a page
+    them. Instead of a 304 the stored response is returned, and no request is made for a page
     whose sitemap proves that nothing has changed. These responses, and those with the same
     bytes, set ``unchanged`` of the state of their page.
 

@@ -133,8 +133,8 @@ class PagePipeline(Component):
         if rendered and rendered.actions and not failure:
             values["actions"] = rendered.actions
         draft = values.pop("change_tracking", None)
-        if (doubt := _untracked_reason(fetch)) and draft is not None:
-            warnings.append(doubt)
+        if (reason := _untracked_reason(fetch)) and draft is not None:
+            warnings.append(reason)
             draft = None
         warning = " ".join(warnings) or None
         return Page(

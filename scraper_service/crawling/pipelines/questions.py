@@ -95,7 +95,7 @@ FOUND: dict[str, Any] = {
 CLEAN = (
     "The document is a web page as numbered blocks. Name the numbers of the blocks that"
     " are no part of its content: menus, cookie notices, adverts, sharing buttons,"
-    " invitations to subscribe, related links. When in doubt, leave a block in."
+    " invitations to subscribe, related links. If you are not sure, leave a block in."
 )
 DROPPED: dict[str, Any] = {
     "type": "object",
@@ -178,7 +178,7 @@ def _question(item: formats.Format, data: str, content: PageContent) -> ModelQue
             return ModelQuestion(name, "answer", ANSWER + text, data, None, _text)
         case formats.Query(prompt=text):
             return ModelQuestion(name, "highlights", QUOTE + text, data, QUOTES, quotes)
-    raise TypeError(f"no model is asked for {item}")
+    raise TypeError(f"no model makes {item}")
 
 
 def _extraction(prompt: str | None, schema: Mapping[str, Any] | None) -> str:

@@ -73,7 +73,7 @@ def _pace_key(netloc: str) -> str:
 
 @define(eq=False)
 class Host(Limited):
-    """The pace of a host for all processes together, and its waiting requests and turns.
+    """The pace of a host for all processes together, and its waiting requests and locks.
 
     ``window`` is the number of requests that may be in flight, from 1 to ``ceiling``. The
     window halves at most once per round trip, since failures of requests already in flight
@@ -98,11 +98,11 @@ class Host(Limited):
     is_reserving: bool = False
     has_start: bool = False  # ``next_at`` is reserved for this process
 
-    # State of :class:`~scraper_service.crawling.politeness.host_limits.Turns`.
+    # State of :class:`~scraper_service.crawling.politeness.host_limits.HostLocks`.
     crawl_delay_s: float = 0.0
-    turns: int = 0  # waiting and running
-    turn_at: float = 0.0  # start of the next turn, without a database
-    turn_lock: asyncio.Lock = field(factory=asyncio.Lock)
+    lock_users: int = 0  # waiting and running
+    free_at: float = 0.0  # start of the next lock, without a database
+    lock: asyncio.Lock = field(factory=asyncio.Lock)
 
     _trouble_at: float = float("-inf")
     _troubles: int = 0  # backoffs without a good response in between
@@ -298,9 +298,9 @@ class Host(Limited):
 
     def is_plain(self, now: float) -> bool:
         """Return True if the host has its default state, so that it may be forgotten."""
-        if self.in_flight or self.waiting or self.turns or self.granted:
+        if self.in_flight or self.waiting or self.lock_users or self.granted:
             return False
-        if max(self.opens_in(now), self.turn_at - now) > 0:
+        if max(self.opens_in(now), self.free_at - now) > 0:
             return False
         known = self.window < self.ceiling or self.gap_s or self.crawl_delay_s
         return not known or now - self.used_at > FORGET_S
@@ -327,12 +327,12 @@ class _Episode:
         return max(gap_s, self.before_s)
 
 
-class Turns:
+class HostLocks:
     """Grants one page of a host at a time, in the order of requests.
 
-    The next turn begins after the pause, which starts at the end of the last page. With a
-    database, turns hold over all its processes, by a row that one statement takes. A dead
-    process loses its turn together with its leases.
+    The next lock begins after the pause, which starts at the end of the last page. With a
+    database, all its processes share a lock: a row that one statement takes. A dead
+    process loses its locks together with its leases.
     """
 
     def __init__(
@@ -349,7 +349,7 @@ class Turns:
         self._tasks = BackgroundTasks()
 
     def connect(self, database: Database, owner: str) -> None:
-        """Share turns with other processes, see :meth:`HostPace.connect`."""
+        """Share locks with other processes, see :meth:`HostPace.connect`."""
         self._database, self._owner = database, owner
 
     def set_crawl_delay(self, name: str, delay_s: float) -> None:
@@ -360,17 +360,17 @@ class Turns:
         """Return the Crawl-delay of a host, 0 for none."""
         return self._host(name).crawl_delay_s
 
-    async def take(self, name: str, delay_s: float) -> Turn:
-        """Wait for a turn: the right to fetch one page of a host.
+    async def take(self, name: str, delay_s: float) -> HostLock:
+        """Wait for a lock: the right to fetch one page of a host.
 
-        Call :meth:`Turn.end` afterwards. The next turn begins ``delay_s`` later.
+        Call :meth:`HostLock.end` afterwards. The next lock begins ``delay_s`` later.
         """
         host = self._host(name)
-        host.turns += 1
+        host.lock_users += 1
         try:
-            await host.turn_lock.acquire()
+            await host.lock.acquire()
         except BaseException:
-            host.turns -= 1
+            host.lock_users -= 1
             raise
         try:
             while (wait_s := await self._try(host, delay_s)) > 0:
@@ -378,12 +378,12 @@ class Turns:
         except BaseException:
             self._end(host, 0.0)
             raise
-        return Turn(partial(self._end, host, delay_s))
+        return HostLock(partial(self._end, host, delay_s))
 
     async def _try(self, host: Host, delay_s: float) -> float:
-        """Return 0 if the turn was free, else the seconds until the next try."""
+        """Return 0 if the lock was free, else the seconds until the next try."""
         if self._database is None:
-            return host.turn_at - self._clock()
+            return host.free_at - self._clock()
         try:
             return await self._database.write(
                 politeness.take_turn, host.name, self._owner, delay_s
@@ -400,14 +400,14 @@ class Turns:
             timer.cancel()
 
     def _end(self, host: Host, delay_s: float) -> None:
-        host.turn_at = max(host.turn_at, self._clock() + delay_s)
+        host.free_at = max(host.free_at, self._clock() + delay_s)
         if self._database is None:
             _release(host)
         else:
             self._tasks.spawn(self._give_back(self._database, host, delay_s))
 
     async def _give_back(self, database: Database, host: Host, delay_s: float) -> None:
-        """Give a turn back, however long the database is unavailable.
+        """Release a lock, however long the database is unavailable.
 
         Until then other processes wait, since this one lives.
         """
@@ -421,18 +421,18 @@ class Turns:
 
 
 def _release(host: Host) -> None:
-    host.turns -= 1
-    host.turn_lock.release()
+    host.lock_users -= 1
+    host.lock.release()
 
 
-class Turn:
-    """The right to fetch one page of a host, from :meth:`Turns.take`."""
+class HostLock:
+    """The right to fetch one page of a host, from :meth:`HostLocks.take`."""
 
     def __init__(self, end: Callable[[], None]):
         self._end: Callable[[], None] | None = end
 
     def end(self) -> None:
-        """End the turn. Further calls have no effect."""
+        """Release the lock. Further calls have no effect."""
         if self._end is not None:
             end, self._end = self._end, None
             end()

@@ -15,7 +15,7 @@ from scraper_service.crawling.observability import (
     JobTally,
 )
 from scraper_service.crawling.page_errors import HostBusy
-from scraper_service.crawling.politeness.host_limits import Host, Turns
+from scraper_service.crawling.politeness.host_limits import Host, HostLocks
 from scraper_service.crawling.politeness.shared_limit import (
     CallLaterT,
     SharedLimit,
@@ -44,11 +44,11 @@ class HostPace:
     """Admits requests by host: limits requests in flight and the gap between starts.
 
     Each request takes a :meth:`slot` of its host, at once and without a database if the host is
-    idle. Owners take turns. A page that needs a pause between pages takes one of ``turns``
+    idle. Owners alternate. A page that needs a pause between pages takes one of ``locks``
     first. A host starts with ``ceiling`` requests in flight and slows down by its responses, see
     :class:`Host`. With ``ramps`` an unknown host starts with one request. Processes that
     :meth:`connect` share the ceiling by ``shared_limit``, the starts of a host with a gap
-    one by one, and their learnt paces within :data:`REFRESH_S`.
+    one by one, and their learnt paces every :data:`REFRESH_S`.
     """
 
     _instances: ClassVar[Singletons[HostPace]] = Singletons()
@@ -62,7 +62,7 @@ class HostPace:
         ramps: bool = False,
     ):
         self.clock = clock
-        self.turns = Turns(self._host, clock, call_later)
+        self.locks = HostLocks(self._host, clock, call_later)
         self._ceiling = ceiling
         self._ramps = ramps
         self._call_later = call_later
@@ -87,7 +87,7 @@ class HostPace:
 
         ``owner`` is the id of this process in the table of workers.
         """
-        self.turns.connect(database, owner)
+        self.locks.connect(database, owner)
         self.shared_limit.connect(database, owner)
         self._database = database
 
@@ -110,7 +110,7 @@ class HostPace:
         tally = tally or JobTally()
         return Slot(self, self._host(name), owner, deadline, patience_s, tally)
 
-    def room(self, name: str) -> int:
+    def job_limit(self, name: str) -> int:
         """Return the number of requests that one job may have in flight at a host."""
         host = self._host(name)
         if host.opens_at > self.clock():
@@ -182,7 +182,7 @@ class HostPace:
         likely_at = max(now, now + host.opens_in(now)) + ahead_s
         if likely_at > slot.deadline or host.opens_at > now + slot.patience_s:
             raise HostBusy(host.name, likely_at)
-        slot.turn = asyncio.get_running_loop().create_future()
+        slot.granted = asyncio.get_running_loop().create_future()
         host.waiting.add(slot.owner, slot)
         self._dispatch(host)
         timer = None
@@ -191,13 +191,13 @@ class HostPace:
                 slot.deadline - now, lambda: slot.refuse(slot.deadline)
             )
         try:
-            await slot.turn
+            await slot.granted
         except asyncio.CancelledError:
             host.waiting.remove(slot.owner, slot)
             if slot.started_at is not None:
                 self.leave(slot)  # return the granted slot unused
-            elif not slot.turn.cancelled():
-                slot.turn.exception()  # read, so that asyncio does not log it
+            elif not slot.granted.cancelled():
+                slot.granted.exception()  # read, so that asyncio does not log it
             raise
         finally:
             if timer is not None:
@@ -210,10 +210,10 @@ class HostPace:
         now = self.clock()
         while host.waiting and self._may_start(host, now):
             slot: Slot = host.waiting.pop()
-            assert slot.turn is not None
-            if not slot.turn.done():  # else the waiting task was cancelled
+            assert slot.granted is not None
+            if not slot.granted.done():  # else the waiting task was cancelled
                 slot.start(now)
-                slot.turn.set_result(None)
+                slot.granted.set_result(None)
         if not host.waiting:
             return
         self.shared_limit.want(host)
@@ -306,7 +306,7 @@ class Slot:
         self.deadline = deadline
         self.patience_s = patience_s
         self.started_at: float | None = None
-        self.turn: asyncio.Future[None] | None = None
+        self.granted: asyncio.Future[None] | None = None
 
     async def __aenter__(self) -> Self:
         asked_at = self._pace.clock()
@@ -334,9 +334,9 @@ class Slot:
 
     def refuse(self, opens_at: float) -> None:
         """End the wait of a request that would miss its deadline. For :class:`HostPace`."""
-        if self.turn is not None and not self.turn.done():
+        if self.granted is not None and not self.granted.done():
             self.host.waiting.remove(self.owner, self)
-            self.turn.set_exception(HostBusy(self.host.name, opens_at))
+            self.granted.set_exception(HostBusy(self.host.name, opens_at))
 
     def note_response(
         self,

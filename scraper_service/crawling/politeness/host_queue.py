@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from scrapy import Request
 
     from scraper_service.crawling.observability import JobTally
-    from scraper_service.crawling.politeness.host_limits import Turn
+    from scraper_service.crawling.politeness.host_limits import HostLock
     from scraper_service.crawling.politeness.host_pace import HostPace
     from scraper_service.shared_objects import BackgroundTasks
     from scraper_service.storage.job_records import Claim, ClaimedRow
@@ -71,8 +71,8 @@ class HostQueue:
         self._tally = tally
         self._shut_since: dict[str, float] = {}
         self._hosts: dict[int, str] = {}  # row id to host, for rows in flight
-        self._wanted: dict[str, asyncio.Task[Turn]] = {}
-        self._turns: dict[int, Turn] = {}  # by row id
+        self._wanted: dict[str, asyncio.Task[HostLock]] = {}
+        self._locks: dict[int, HostLock] = {}  # by row id
         self._last_end = 0.0
         self._alarm: asyncio.TimerHandle | None = None
         self._alarm_at = 0.0
@@ -83,7 +83,7 @@ class HostQueue:
     def hold(self, request: Request) -> bool:
         """Hold a request of a row if it has to wait. Return True if it is held.
 
-        A held request has no turn. It takes one when its wait is over.
+        A held request has no lock. It takes a lock when its wait is over.
         """
         host, state = pace_key(request.url), PageState.of(request)
         backoff_s, state.backoff_s = state.backoff_s, 0.0
@@ -99,7 +99,7 @@ class HostQueue:
         state.held_at = time.monotonic()
         row_id = state.job_lease.row_id
         self.leave(row_id)
-        self._end_turn(row_id)
+        self._release_lock(row_id)
         return True
 
     def next_held(self) -> Request | None:
@@ -137,9 +137,9 @@ class HostQueue:
         """Return the first row whose host accepts requests now, or None."""
         shut: set[str] = set()
         part = self._part()
-        for place, (host, row) in enumerate(self.rows):
+        for index, (host, row) in enumerate(self.rows):
             if host not in shut and self._is_ready(host, part):
-                del self.rows[place]
+                del self.rows[index]
                 self._note(host, self._shut_since.pop(host, None))
                 self._start(row.id, host)
                 return row
@@ -164,10 +164,10 @@ class HostQueue:
         """Note that a page has ended, fetched or not."""
         self._last_end = time.monotonic()
         self.leave(row_id)
-        self._end_turn(row_id)
+        self._release_lock(row_id)
 
-    def give_up_turns(self, *, rests: bool = False) -> None:
-        """Give back the turns that no page has yet, and wait for no more of them.
+    def give_up_locks(self, *, rests: bool = False) -> None:
+        """Release the locks that no page has yet, and wait for no further locks.
 
         A job that ``rests`` gives up all; another one those at hosts without a row or a held
         request. Other jobs would wait for them in vain.
@@ -184,21 +184,21 @@ class HostQueue:
                 task.result().end()
 
     def close(self) -> None:
-        """Return all turns and stop waiting."""
+        """Release all locks and stop waiting."""
         if self._alarm is not None:
             self._alarm.cancel()
-        self.give_up_turns(rests=True)
-        for row_id in tuple(self._turns):
-            self._end_turn(row_id)
+        self.give_up_locks(rests=True)
+        for row_id in tuple(self._locks):
+            self._release_lock(row_id)
 
     def _start(self, row_id: int, host: str) -> None:
         self._hosts[row_id] = host
         if host in self._wanted:
-            self._turns[row_id] = self._wanted.pop(host).result()
+            self._locks[row_id] = self._wanted.pop(host).result()
 
-    def _end_turn(self, row_id: int) -> None:
-        if turn := self._turns.pop(row_id, None):
-            turn.end()
+    def _release_lock(self, row_id: int) -> None:
+        if lock := self._locks.pop(row_id, None):
+            lock.end()
 
     def _note(self, host: str, since: float | None) -> None:
         if self._tally is None:
@@ -230,24 +230,24 @@ class HostQueue:
         if not self._has_room(host, part):
             return False
         pause_s = self._pause_s(host)
-        needs_turn = pause_s > 0 or host in self._wanted
-        return not needs_turn or self._has_turn(host, pause_s)
+        needs_lock = pause_s > 0 or host in self._wanted
+        return not needs_lock or self._has_lock(host, pause_s)
 
     def _pause_s(self, host: str) -> float:
-        return max(self.delay_s, self._pace.turns.crawl_delay_s(host))
+        return max(self.delay_s, self._pace.locks.crawl_delay_s(host))
 
     def _has_room(self, host: str, part: int) -> bool:
         in_flight = sum(host == each for each in self._hosts.values())
-        if in_flight < min(part, self._pace.room(host)):
+        if in_flight < min(part, self._pace.job_limit(host)):
             return True
         if (wait_s := self._pace.pause_s(host)) > 0:
             self._nudge_in(wait_s)
         return False  # otherwise the end of a page nudges the scheduler
 
-    def _has_turn(self, host: str, pause_s: float) -> bool:
-        """Return True if this job has the turn at a host. Otherwise wait for the turn."""
+    def _has_lock(self, host: str, pause_s: float) -> bool:
+        """Return True if this job has the lock of a host. Otherwise wait for the lock."""
         if host not in self._wanted:
-            task = asyncio.ensure_future(self._pace.turns.take(host, pause_s))
+            task = asyncio.ensure_future(self._pace.locks.take(host, pause_s))
             task.add_done_callback(lambda _: self._nudge())
             self._wanted[host] = task
         return self._wanted[host].done()

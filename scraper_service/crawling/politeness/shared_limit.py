@@ -37,7 +37,7 @@ UNLIMITED = 1_000_000_000
 
 
 class FairQueue(Generic[ItemT]):
-    """Waiting items by owner. Owners take turns: the first owner comes next."""
+    """Waiting items by owner. Owners alternate: the first owner comes next."""
 
     def __init__(self) -> None:
         self._queues: dict[str, deque[ItemT]] = {}
@@ -200,7 +200,7 @@ class SharedLimit(Generic[LimitedT]):
             self._ask(each)
 
     def _ask(self, each: LimitedT) -> None:
-        """Ask for what is needed, together with all that is asked for at this moment."""
+        """Request the needed permits, together with all other requests of this moment."""
         if self._database is None or each.is_asking:
             return
         each.is_asking = True
@@ -209,18 +209,18 @@ class SharedLimit(Generic[LimitedT]):
             self._asking = self._tasks.spawn(self._ask_all(self._database))
 
     async def _ask_all(self, database: Database) -> None:
-        await asyncio.sleep(0)  # others are asked for at this moment
+        await asyncio.sleep(0)  # other limits are requested at this moment
         try:
-            while asked := self._asked[:MOST_AT_ONCE]:
+            while wanted := self._asked[:MOST_AT_ONCE]:
                 del self._asked[:MOST_AT_ONCE]
                 with suppress(ServiceUnavailable):  # the next look asks again
-                    await self._ask_for(database, asked)
+                    await self._ask_for(database, wanted)
         finally:
             self._asking = None
 
-    async def _ask_for(self, database: Database, asked: Sequence[LimitedT]) -> None:
+    async def _ask_for(self, database: Database, wanted: Sequence[LimitedT]) -> None:
         needs = []
-        for each in asked:
+        for each in wanted:
             # Until the database responds, nothing starts beyond what is in flight.
             each.permits = min(each.permits, each.in_flight)
             needs.append(Need(each.name, each.window, each.needed, each.in_flight))
@@ -229,9 +229,9 @@ class SharedLimit(Generic[LimitedT]):
             call = self._kind, self._owner, needs
             grants = await database.write(politeness.ask_for_permits, *call)
         finally:
-            for each in asked:
+            for each in wanted:
                 each.is_asking = False
-        for each, grant, need in zip(asked, grants, needs, strict=True):
+        for each, grant, need in zip(wanted, grants, needs, strict=True):
             each.granted = grant.granted
             if expiries != self._expiries:  # others may have the permits since
                 self._ask(each)
@@ -264,7 +264,7 @@ class SharedLimit(Generic[LimitedT]):
         has_lapsed = self._clock() > self._valid_until
         # Not longer than others count what it has: the heartbeat was earlier.
         self._valid_until = looked_at + found.lease_s
-        # Permits from before all processes asked, or from before a pause, count no longer.
+        # Permits from before all processes took part, or from before a pause, count no longer.
         is_first = self.workers > 1 and not self._shares
         is_anew = has_lapsed or is_first or not self._is_ready
         self._expiries += is_anew
@@ -305,7 +305,7 @@ class SharedLimit(Generic[LimitedT]):
         each.granted = max(each.granted, mine.granted)  # a response may be lost
         need = each.needed
         fair, rest = equal_parts(each.window, [need, *(o.wanted for o in others)])
-        most = fair + (rest > 0) if fair else 0  # below one each, they take turns
+        most = fair + (rest > 0) if fair else 0  # below one each, they alternate
         lacks = need > mine.granted and (granted < each.window or not mine.waits)
         has_too_much = mine.granted > min(need, most) and any(o.waits for o in others)
         is_wide = granted > each.window and mine.granted > each.in_flight
@@ -401,10 +401,10 @@ class TeamPermits:
         team.waiting.add(owner, waiter)
         self._dispatch(team)
         try:
-            await waiter.turn
+            await waiter.granted
         except asyncio.CancelledError:
             team.waiting.remove(owner, waiter)
-            if waiter.turn.done() and not waiter.turn.cancelled():
+            if waiter.granted.done() and not waiter.granted.cancelled():
                 self.leave(team_id)  # return the granted permit unused
             raise
         return waiter.is_late
@@ -432,10 +432,10 @@ class TeamPermits:
 
     def _dispatch(self, team: Limited) -> None:
         while team.waiting and self._has_room(team):
-            turn = team.waiting.pop().turn
-            if not turn.done():  # else the waiting task was cancelled
+            granted = team.waiting.pop().granted
+            if not granted.done():  # else the waiting task was cancelled
                 self._start(team)
-                turn.set_result(None)
+                granted.set_result(None)
         if not team.waiting:
             return
         self.shared_limit.want(team)
@@ -462,7 +462,7 @@ class TeamPermits:
 
 @define(eq=False)
 class _Waiter:
-    turn: asyncio.Future[None]
+    granted: asyncio.Future[None]
     is_late: bool = False  # True if the limit causes the wait
 
 

@@ -69,9 +69,9 @@ class KeptOutput:
         """Read a pipe to its end. A program that writes for ever is slowed down."""
         async with _stream(file) as stream:
             while chunk := await stream.read(CHUNK):
-                room = MOST_OUTPUT - len(self.data)
-                self.data += chunk[:room]
-                if len(chunk) > room:
+                free = MOST_OUTPUT - len(self.data)
+                self.data += chunk[:free]
+                if len(chunk) > free:
                     self.is_cut = True
                     await asyncio.sleep(DISCARD_PAUSE_S)
 
@@ -162,7 +162,7 @@ class _Pipes:
 
     #: From bubblewrap, about the process that it has made.
     info: FileIO
-    told: FileIO
+    info_end: FileIO
     #: The program waits for its first byte.
     begins: FileIO
     begin: FileIO
@@ -193,7 +193,7 @@ class _Pipes:
     def options(self) -> tuple[str, ...]:
         """The options of bubblewrap that name them."""
         return (
-            *("--info-fd", str(self.told.fileno())),
+            *("--info-fd", str(self.info_end.fileno())),
             *("--block-fd", str(self.begins.fileno())),
             *("--seccomp", str(self.rules.fileno())),
         )
@@ -204,7 +204,7 @@ class _Pipes:
         It inherits nothing else: the event loop's own way to start a process would leave it
         further descriptors of this one.
         """
-        passed = (self.told, self.begins, self.reply, self.rules)
+        passed = (self.info_end, self.begins, self.reply, self.rules)
         with _seal_file(given) as file:
             process = subprocess.Popen(  # noqa: S603  # bubblewrap, and our own runner
                 arguments,
@@ -352,8 +352,8 @@ class CallerCode:
             return str(error)
         if program.exit_code == DONE and program.excess is None:
             return None
-        said = program.excess or program.stderr.text.strip()
-        return f"{said.splitlines()[-1] if said else 'its trial failed'} (see docs/how-to/browser.md)"
+        text = program.excess or program.stderr.text.strip()
+        return f"{text.splitlines()[-1] if text else 'its trial failed'} (see docs/how-to/browser.md)"
 
     async def run(
         self, session: RunningSession, step: Step, outcome: StepResult
@@ -399,8 +399,8 @@ def _result_of(program: Program) -> tuple[str | None, str | None]:
     if program.exit_code == DONE:  # it has ended itself
         return None, None
     lines = [line for line in program.stderr.text.splitlines() if _ERROR.search(line)]
-    said = lines[-1] if lines else ""
-    reason = f"The program ended with the exit code {program.exit_code}. {said}"
+    last = lines[-1] if lines else ""
+    reason = f"The program ended with the exit code {program.exit_code}. {last}"
     return None, _reason(reason.strip())
 
 

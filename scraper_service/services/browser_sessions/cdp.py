@@ -174,7 +174,7 @@ async def _upward(socket: web.WebSocketResponse, messages: CallerMessages) -> No
         # Bytes are no message of the protocol, like an empty text.
         text = message.data if message.type is WSMsgType.TEXT else ""
         await messages.take(text)
-        await asyncio.sleep(0)  # the turn of others
+        await asyncio.sleep(0)  # lets other tasks run
 
 
 async def _downward(
@@ -183,4 +183,4 @@ async def _downward(
     async for text in browser.messages():
         messages.note(text)
         await socket.send_str(text)
-        await asyncio.sleep(0)  # the turn of others
+        await asyncio.sleep(0)  # lets other tasks run

@@ -151,10 +151,8 @@ class Lifecycle:
         Raises :exc:`SessionLimit`, :exc:`ProfileInUse`, :exc:`QueueFull`,
         :exc:`~scraper_service.errors.OutOfCredits` and :exc:`ServiceUnavailable`.
         """
-        place = under_policy(
-            PageOptions(url=url or "", scrape=scrape), team.site_policy
-        )
-        scrape = place.scrape
+        page = under_policy(PageOptions(url=url or "", scrape=scrape), team.site_policy)
+        scrape = page.scrape
         if len(self.running) + self._opening >= self._most:
             raise QueueFull(
                 "The service has as many browser sessions as its memory allows."
@@ -280,7 +278,7 @@ class Lifecycle:
         except (*FAILURES, TimeoutError) as error:
             session.has_failed = True
             session.ending.set()
-            await asyncio.shield(session.ended)  # its place is free again
+            await asyncio.shield(session.ended)  # its permit is free again
             cause = DownloadTimeoutError() if type(error) is TimeoutError else error
             raise PageFailed(page_error(cause)) from error
         except BaseException:

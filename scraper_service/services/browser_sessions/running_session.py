@@ -213,12 +213,12 @@ class PromptRun:
             raise CommandInvalid(f"{command.name} is not possible here")
         if command.name == "open":
             url = command.words[0]
-            place = host_of(url if _SCHEME.match(url) else f"http://{url}")
+            host = host_of(url if _SCHEME.match(url) else f"http://{url}")
             known = host_of(self.page.url) if self.page.url else ""
             named = {
                 each.strip(".-") for each in _HOST_NAME.findall(self.prompt.lower())
             }
-            if not place or (place != known and place not in named):
+            if not host or (host != known and host not in named):
                 raise CommandInvalid(
                     f"open takes URLs of {known or 'the prompt'} and of the prompt"
                 )

@@ -69,7 +69,7 @@ def command(
     """Return the arguments that start a program with code in a language.
 
     ``socket`` leads to the browser. ``options`` are further ones of bubblewrap. A folder that
-    holds ``data_dir`` shows an empty one in its place.
+    contains ``data_dir`` shows an empty folder instead.
     """
     binds = dict(_binds())
     found = [shutil.which(PROGRAM) or PROGRAM, *_NAMESPACES, *options]
@@ -98,7 +98,7 @@ def _interpreter(language: str) -> Sequence[str]:
 
 
 def _binds() -> Iterator[tuple[Path, str]]:
-    """Yield what the interpreters need, each with its place in the sandbox."""
+    """Yield what the interpreters need, each with its path in the sandbox."""
     for folder in map(Path, _LIBRARIES):
         if folder.is_dir() and not folder.is_symlink():
             yield from ((each, str(each)) for each in _libraries(folder))
@@ -153,8 +153,8 @@ def _covers(binds: dict[Path, str], data_dir: Path) -> Iterator[str]:
         for source, target in binds.items():
             real = Path(os.path.realpath(source))
             if each.is_relative_to(real):
-                place = str(target / each.relative_to(real))
-                yield from ("--size", "4096", "--tmpfs", place, "--remount-ro", place)
+                path = str(target / each.relative_to(real))
+                yield from ("--size", "4096", "--tmpfs", path, "--remount-ro", path)
 
 
 # -- system calls ----------------------------------------------------------------------

@@ -83,11 +83,11 @@ class Input:
     """One event of the mouse or of a key."""
 
     action: str
-    #: The place of the mouse, as shares of the width and height of the picture, 0 to 1.
+    #: The position of the mouse, as shares of the width and height of the picture, 0 to 1.
     x: float = 0.0
     y: float = 0.0
     button: str = "left"
-    #: Pixels that the wheel turns.
+    #: Pixels that the wheel scrolls.
     dx: float = 0.0
     dy: float = 0.0
     #: The name of a key, or its character.

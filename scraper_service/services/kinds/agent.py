@@ -137,7 +137,7 @@ class AgentRun(ModelRun):
         else:
             found = await reader.map(given["url"], state, self._bounds.until)
         state.credits += found.price
-        return found.said, None
+        return found.observation, None
 
     async def _choose(self) -> None:
         state, bounds = self._state, self._bounds
@@ -198,8 +198,8 @@ class AgentRun(ModelRun):
         left_out = [choice.left_out, refused or ""]
         if len(kept) > most:
             left_out.append(f"{len(kept) - most} were left out, by the limits")
-        told = "; ".join(filter(None, left_out))
-        return AgentChoice(SCRAPE, {"urls": kept[:most]}, told)
+        notes = "; ".join(filter(None, left_out))
+        return AgentChoice(SCRAPE, {"urls": kept[:most]}, notes)
 
     def _remaining_bounds(self) -> dict[str, int]:
         """Return what is left for the run, for the model."""
@@ -321,7 +321,7 @@ class ResearchRun(ModelRun):
         else:
             state.note("search", "complete", "There is nothing new to read.")
             following = AgentChoice(EXTRACT, {})
-        return "\n".join(each.said for each in found), following
+        return "\n".join(each.observation for each in found), following
 
     async def _so_far(self, analysis: str = "", **data: Any) -> bytes:
         """Return the members of the response.

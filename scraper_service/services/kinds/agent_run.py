@@ -59,7 +59,7 @@ class Found:
     """The result of a search or a map."""
 
     #: The observation for the model.
-    said: str
+    observation: str
     #: Of a search, the best first.
     urls: tuple[str, ...] = ()
     price: int = 0
@@ -120,8 +120,8 @@ class PageReader:
         rows = [row for row in rows_of(found.slices) if is_url(row[0])]
         state.learn(row[0] for row in rows)
         lines = [f"- {row[0]} {(row[1] or '')[:100]}" for row in rows]
-        said = "\n".join(lines) or "It has no pages."
-        return Found(said, price=self._prices.map)
+        observation = "\n".join(lines) or "It has no pages."
+        return Found(observation, price=self._prices.map)
 
     async def scrape(
         self, number: int, urls: Sequence[str], state: AgentState, until: float
@@ -215,10 +215,10 @@ def _url_of(body: bytes) -> str:
 
 def in_turns(lists: Sequence[Sequence[str]]) -> Iterator[str]:
     """Yield the first URL of each list, then the second ones, and so on."""
-    for place in range(max(map(len, lists), default=0)):
+    for index in range(max(map(len, lists), default=0)):
         for urls in lists:
-            if place < len(urls):
-                yield urls[place]
+            if index < len(urls):
+                yield urls[index]
 
 
 # -- rounds ----------------------------------------------------------------------------
@@ -327,11 +327,11 @@ class ModelRun(ABC):
         if action == agent_state.SCRAPE:
             urls, before = given["urls"], len(reader.pages)
             number = len(state.rounds) + 1
-            said = await reader.scrape(number, urls, state, self._bounds.until)
+            observation = await reader.scrape(number, urls, state, self._bounds.until)
             state.credits += sum(map(self._page_price, reader.pages[before:]))
         else:
-            said, following = await self._look(action, given)
-        state.end_round("\n".join(filter(None, [state.left_out, said])), urls)
+            observation, following = await self._look(action, given)
+        state.end_round("\n".join(filter(None, [state.left_out, observation])), urls)
         if following is None:
             await self._advance()
         else:

@@ -104,15 +104,15 @@ class AgentState:
                 self.known.setdefault(url_key(url), url)
 
     def end_round(
-        self, said: str, urls: Sequence[str] = (), no_action: str = NONE
+        self, observation: str, urls: Sequence[str] = (), no_action: str = NONE
     ) -> None:
         """Note the observation of the round, and the URLs that it has fetched.
 
         ``no_action`` is the word for a round without an action.
         """
         action = self.pending or {"action": no_action, "input": {}}
-        said = cut(said, MAX_SAID)
-        self.rounds.append({**action, "said": said, "urls": list(urls)})
+        observation = cut(observation, MAX_SAID)
+        self.rounds.append({**action, "said": observation, "urls": list(urls)})
         self.pending, self.left_out = None, ""
 
     def note(self, kind: str, status: str, message: str) -> None:
@@ -135,8 +135,8 @@ class AgentState:
 
     def response(self, members: Mapping[str, Any]) -> bytes:
         """Return members of the response and the warnings as a JSON object."""
-        told = {"warning": " ".join(self.warnings)} if self.warnings else {}
-        found = {**members, **told}
+        warnings = {"warning": " ".join(self.warnings)} if self.warnings else {}
+        found = {**members, **warnings}
         return json.dumps(found, ensure_ascii=False, separators=(",", ":")).encode()
 
     def result(self, pages: Sequence[AgentPage], **members: Any) -> bytes:

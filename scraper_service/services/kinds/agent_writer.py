@@ -166,7 +166,7 @@ def data_of(pages: Sequence[AgentPage]) -> list[PageData]:
 
 @frozen
 class Prompts:
-    """What the language model is told in one kind of run."""
+    """The instructions to the language model in one kind of run."""
 
     choose: str
     #: The schema of what it chooses.
@@ -211,8 +211,8 @@ class AgentWriter:
             prompt=options.prompt, further=_further(options), **left
         )
         steps = _steps_text(state, self._chosen_from // STEPS_SHARE)
-        room = self._chosen_from - len(steps.encode(errors="replace")) - 100
-        data = f"Steps so far:\n{steps}\n\nPages read:\n{pages_text(pages, room)}"
+        budget = self._chosen_from - len(steps.encode(errors="replace")) - 100
+        data = f"Steps so far:\n{steps}\n\nPages read:\n{pages_text(pages, budget)}"
         data = cut(data, self._chosen_from)
         return await self._ask(operation, task, data, prompts.choice, until)
 
@@ -221,8 +221,8 @@ class AgentWriter:
     ) -> ModelAnswer:
         """Return the answer: a value by the schema of the request, else a text."""
         options: RunOptionsT = operation.options
-        told = PROMPTS[options.kind].answer if options.schema is None else FILL
-        task = told.format(prompt=options.prompt, further=options.instructions)
+        prompt = PROMPTS[options.kind].answer if options.schema is None else FILL
+        task = prompt.format(prompt=options.prompt, further=options.instructions)
         data = pages_text(pages, ANSWERED_FROM)
         found = await self._ask(operation, task, data, options.schema, until)
         if options.schema is None and not found.text.strip():
@@ -274,7 +274,7 @@ def _steps_text(state: AgentState, limit: int) -> str:
         return "none"
     parts: list[str] = []
     for number, each in reversed(list(enumerate(state.rounds, 1))):
-        room = max(MIN_STEP, limit - sum(map(len, parts)))
+        budget = max(MIN_STEP, limit - sum(map(len, parts)))
         given = json.dumps(each["input"], ensure_ascii=False)[:MIN_STEP]
-        parts.append(cut(f"{number}. {each['action']} {given}\n{each['said']}", room))
+        parts.append(cut(f"{number}. {each['action']} {given}\n{each['said']}", budget))
     return cut("\n".join(reversed(parts)), limit + MIN_STEP * len(parts))

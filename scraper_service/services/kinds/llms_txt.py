@@ -117,8 +117,8 @@ class LlmsText:
         warning: str | None = None,
     ) -> bytes:
         url = operation.options.url
-        told = " ".join(filter(None, (operation.warning, warning))) or None
-        text: bytes = await operation.in_pool(llms_json, url, pages, full, told)
+        warnings = " ".join(filter(None, (operation.warning, warning))) or None
+        text: bytes = await operation.in_pool(llms_json, url, pages, full, warnings)
         return text
 
     async def _reason(

@@ -209,11 +209,11 @@ class Operation:
 
     def _log_end(self, state: str, **facts: Any) -> None:
         seconds = round(time.monotonic() - self._began, 3)
-        told = ", ".join(f"{name} {value}" for name, value in facts.items())
+        shown = ", ".join(f"{name} {value}" for name, value in facts.items())
         job_logger.log(
             logging.WARNING if "error" in facts else logging.INFO,
             "job %s (%s) %s after %.1f s: %s",
-            *(self.id, self._kind, state, seconds, told),
+            *(self.id, self._kind, state, seconds, shown),
             extra=with_facts(job=self.id, event=state, seconds=seconds, **facts),
         )
 

@@ -72,7 +72,7 @@ def main() -> None:
 
     The keys of a message are ``url``, ``title``, ``body`` and ``allow``, the entries of
     ``EGRESS_ALLOW``. Its outcome has ``state``: ``sent``, ``refused``, ``failed``, or ``invalid``
-    for a URL that Apprise does not know; and ``refusals``. With ``urls`` in place of a message
+    for a URL that Apprise does not know; and ``refusals``. With ``urls`` instead of a message
     the outcome has the state of each.
     """
     request = json.load(sys.stdin)

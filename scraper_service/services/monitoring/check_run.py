@@ -216,7 +216,7 @@ class MonitorCheck(Work):
         )
 
     async def _drop_sources(self, last_check_id: str | None) -> None:
-        """Delete the responses of the last check: those of this one take their place."""
+        """Delete the responses of the last check, which this check replaces."""
         if last_check_id is None:
             return
         for step in await self._database.read(check_steps.batches_of, last_check_id):

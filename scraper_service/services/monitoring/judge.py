@@ -1,6 +1,6 @@
 """Lets the language model judge changes by the goal of a monitor.
 
-Its answer never changes the state of a page: it decides who is told.
+The judgment never changes the state of a page: it decides who gets a message.
 """
 
 from __future__ import annotations

@@ -304,16 +304,16 @@ class TeamMonitors:
             else None
         )
 
-    def _judge(self, goal: str | None, asked: bool | None) -> tuple[bool, str | None]:
+    def _judge(self, goal: str | None, given: bool | None) -> tuple[bool, str | None]:
         """Return whether changes are judged, and a warning if they cannot be."""
-        wanted = goal is not None if asked is None else asked
+        wanted = goal is not None if given is None else given
         if not wanted:
             return False, None
         if self._no_model is None:
             if goal is None:
                 raise OptionUnavailable("judge_enabled", NEEDS_GOAL)
             return True, None
-        if asked:
+        if given:
             text = f"judgeEnabled must be false: {self._no_model}"
             raise OptionUnavailable("judge_enabled", text, "LANGUAGE_MODEL_REQUIRED")
         return False, NO_JUDGE
@@ -375,10 +375,10 @@ class TeamMonitors:
             self._require(definition["targets"], team)
         if "goal" in values or "judge" in values:
             goal = values.get("goal", found.goal)
-            asked = values.get("judge")
-            if "goal" in values and asked is None:
-                asked = None if goal is not None else False
-            changed["judge"], warning = self._judge(goal, asked)
+            given = values.get("judge")
+            if "goal" in values and given is None:
+                given = None if goal is not None else False
+            changed["judge"], warning = self._judge(goal, given)
         targets = definition.get("targets", found.definition.targets)
         judge = changed.get("judge", found.judge)
         expected = estimate(targets, self._prices, judge=judge)

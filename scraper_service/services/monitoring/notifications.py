@@ -186,8 +186,8 @@ class MailOutcome:
         """Note recipients that the server refused, by its replies."""
         for address, (code, text) in refusals.items():
             found = self.refused if 500 <= code < 600 else self.put_off
-            told = f"{code} {_bytes(text).decode(errors='replace')}"
-            found[recipients[address]] = told[:MAX_REASON]
+            reply = f"{code} {_bytes(text).decode(errors='replace')}"
+            found[recipients[address]] = reply[:MAX_REASON]
 
 
 class _Sender(Poller):
@@ -314,10 +314,10 @@ def _bytes(text: bytes | str) -> bytes:
 
 def title_of(mail: CheckMessage) -> str:
     """Return what has happened in one line: the monitor, and pages by state."""
-    told = ", ".join(
+    counts = ", ".join(
         f"{count} {state}" for state, count in mail.counts.items() if count
     )
-    return f"{_name(mail)}: {told or mail.status}"
+    return f"{_name(mail)}: {counts or mail.status}"
 
 
 def lines_of(mail: CheckMessage, *, has_diffs: bool = False) -> list[str]:

@@ -134,7 +134,7 @@ def _options(target: SearchTarget, query: str, timeout_s: float) -> SearchOption
 def result_key(url: str) -> str:
     """Return the key of a result; URLs that show the same page have the same key.
 
-    Scheme, ``www.``, places in the page (``#part``), tracking parameters and a final slash do not count.
+    Scheme, ``www.``, fragments (``#part``), tracking parameters and a final slash do not count.
     """
     return f"{page_key(url) % 2**64:016x}"
 

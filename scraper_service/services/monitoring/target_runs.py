@@ -269,7 +269,7 @@ class PageTargetRun(TargetRun):
             former = known.get(key)
             row = _page_row(url, page, former)
             if page.status == "changed":
-                judgment = row["judgment"] = await judge.of_change(url, page.told)
+                judgment = row["judgment"] = await judge.of_change(url, page.excerpt)
                 ignored += judgment is not None and not judgment["meaningful"]
             rows.append(PageRow(row, page.diff, page.data))
             if page.body is not None:

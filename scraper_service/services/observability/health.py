@@ -116,8 +116,8 @@ class HealthReport:
         if self.is_stopping:
             reasons.insert(0, "the service is shutting down")
         error = f"The service is not ready ({'; '.join(reasons)})."
-        told = {"status": status, "checks": self._check_states(), "error": error}
-        return {"success": False, **told}
+        members = {"status": status, "checks": self._check_states(), "error": error}
+        return {"success": False, **members}
 
     def _check_states(self) -> dict[str, str]:
         return {name: reason or "ok" for name, reason in self.checks.items()}
@@ -168,7 +168,7 @@ def service_checks(
         await asyncio.to_thread(_check_disk, folder, least)
 
     async def check_converters() -> None:
-        if (why := pool.fault) is not None:
+        if (why := pool.failure) is not None:
             raise Unhealthy(why.rstrip("."))
 
     async def check_files() -> None:

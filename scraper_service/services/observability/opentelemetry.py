@@ -64,7 +64,7 @@ class Traces:
         provider.add_span_processor(BatchSpanProcessor(_CountingExporter()))
         self._tracer = provider.get_tracer(NAME, version(NAME))
         self._incoming = TraceContextTextMapPropagator()
-        # The library waits half a minute for a collector at the end. This thread waits in place
+        # The library waits half a minute for a collector at the end. This thread waits instead
         # of the caller, and begins now: at the end of an interpreter none may begin.
         self._ends = threading.Event()
         self._closer = threading.Thread(

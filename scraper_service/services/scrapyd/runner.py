@@ -1,8 +1,8 @@
 """Runs crawls and batches on scrapyd: processes on nodes that share the job database.
 
-A run is taken for a node, which is asked to start a process; the process joins the run. A run
-that its node will not start ends, so that the job is taken again. The operator sets the URLs
-of nodes, so the egress rules for pages do not apply.
+A run is taken for a node, which gets a request to start a process; the process joins the
+run. If its node does not start a run, it ends, and the job is taken again. The operator
+sets the URLs of nodes, so the egress rules for pages do not apply.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ class ScrapydNode:
         self._project = project
         self._session: aiohttp.ClientSession | None = None
         #: Why the node takes no runs, as of the last poll; None if it takes them.
-        self.trouble: str | None = "it has not been asked yet"
+        self.trouble: str | None = "it has not been reached yet"
         self._good_at = time.monotonic()
         self._rests_until = -math.inf
 
@@ -272,7 +272,7 @@ class ScrapydRunner(JobRunner):
         }
         super().__init__(process, database, WAITING_AHEAD * len(self._nodes))
         self.most_processes = settings.getint("SCRAPYD_PROCESSES_PER_JOB")
-        self._on_nodes: list[NodeRun] = []  # the runs of the last turn, and later ones
+        self._on_nodes: list[NodeRun] = []  # the runs of the last round, and later ones
         self._asking: set[str] = set()  # ids of runs with a start request in flight
         self._seen: dict[str, float] = {}  # when a run was first seen waiting
         self._told: dict[str, float] = {}  # when a process was last stopped
@@ -283,8 +283,8 @@ class ScrapydRunner(JobRunner):
         troubles = {node.name: node.trouble for node in self._nodes.values()}
         if None in troubles.values():
             return super().warnings
-        told = "; ".join(f"{name}: {why}" for name, why in troubles.items())
-        text = f"No node of SCRAPER_SCRAPYD_NODES takes crawls and batches: {told}."
+        reasons = "; ".join(f"{name}: {why}" for name, why in troubles.items())
+        text = f"No node of SCRAPER_SCRAPYD_NODES takes crawls and batches: {reasons}."
         return [*super().warnings, text]
 
     async def open(self) -> None:
@@ -319,7 +319,7 @@ class ScrapydRunner(JobRunner):
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         self._tasks.spawn(work).add_done_callback(_log_failure)
 
-    # -- turns -----------------------------------------------------------------------
+    # -- rounds ----------------------------------------------------------------------
 
     async def _take_up(self) -> None:
         found = await self._database.read(runs.on_nodes)
@@ -377,7 +377,7 @@ class ScrapydRunner(JobRunner):
             for other in self._nodes.values()
             if other is not node
         ):
-            return "another node has room"
+            return "another node is free"
         return None
 
     # -- starting processes ----------------------------------------------------------
@@ -394,7 +394,7 @@ class ScrapydRunner(JobRunner):
         """Return the least busy node, preferring nodes without this job."""
         load = Counter(run.node for run in self._on_nodes)
         waiting = Counter(
-            run.node for run in self._on_nodes if run.state is RunState.ASKED
+            run.node for run in self._on_nodes if run.state is RunState.REQUESTED
         )
         of_job = Counter(run.node for run in self._on_nodes if run.job_id == job_id)
         free = [
@@ -428,7 +428,7 @@ class ScrapydRunner(JobRunner):
             each.team_id,
             node.name,
             self.owner,
-            RunState.ASKED,
+            RunState.REQUESTED,
             is_lost=False,
             ended_s=None,
         )

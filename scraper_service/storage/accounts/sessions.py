@@ -392,7 +392,7 @@ def ask_end(connection: Connection, session_id: str) -> None:
 
 
 def requested_ends(connection: Connection, owner: str) -> list[str]:
-    """Return the active sessions of a process that others have asked it to end."""
+    """Return the active sessions of a process that other processes have requested to end."""
     columns = browser_session.c
     return list(
         connection.scalars(
@@ -454,7 +454,7 @@ class SessionStore:
     ask_end = writing(ask_end)
 
     async def requested_ends(self) -> list[str]:
-        """Return the sessions of this process that others have asked it to end."""
+        """Return the sessions of this process that other processes have requested to end."""
         return await self._database.read(requested_ends, self.owner)
 
     end_lost = writing(end_lost_sessions)

@@ -281,7 +281,7 @@ def release(
     if len(rows) < 2 or connection.dialect.name == "sqlite":
         _RELEASE.run_many(connection, rows)
     else:
-        # Others wait for the job, so a database that is far away is asked once.
+        # Others wait for the job, so a distant database gets one statement.
         columns = ("id", "token")
         given = arrays(connection, frontier, columns)
         text = _RELEASE_TOGETHER.format(given=given)

@@ -139,7 +139,7 @@ class OpenJob:
         self.more_bytes = 0  # stored by this transaction
 
     @property
-    def room(self) -> int | None:
+    def free(self) -> int | None:
         """The number of URLs that may become pending, None for any number."""
         if self.limit is None:
             return None
@@ -398,7 +398,7 @@ class OpenJob:
             self.skipped += listed
         if self.skipped:
             self.skipped -= count_passing(connection, number, pages)
-        fits = self.room is None or len(pages) <= self.room
+        fits = self.free is None or len(pages) <= self.free
         state = RowState.PENDING if fits else RowState.HELD
         added = insert_links(connection, number, pages, state)
         if fits:
@@ -448,11 +448,11 @@ class OpenJob:
 
         Return their number.
         """
-        room = self.room
-        if not self.held or not room:
+        free = self.free
+        if not self.held or not free:
             return 0
         oldest = select(frontier.c.id).where(*rows_in(self.job_id, RowState.HELD))
-        let_in = self._move(oldest.order_by(*IN_ORDER), room, RowState.PENDING)
+        let_in = self._move(oldest.order_by(*IN_ORDER), free, RowState.PENDING)
         self.held -= let_in
         self.open += let_in
         return let_in

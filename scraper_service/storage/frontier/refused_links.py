@@ -68,9 +68,9 @@ UNION ALL SELECT given.key, 0 FROM unnest(%s::bigint[]) AS given (key), LATERAL
 
 @frozen
 class RefusedLink:
-    """A URL in a list. ``place`` orders all URLs of a job."""
+    """A URL in a list. ``position`` orders all URLs of a job."""
 
-    place: int
+    position: int
     url: str
     code: str
     #: The detail of the reason.
@@ -262,8 +262,8 @@ def read(
             start = begin if row.id == first else 0
             for number, (url, error) in enumerate(_unpack(row.body)):
                 if number >= start:
-                    place = row.id * MAX_URLS + number
-                    each = (place, url, row.code, error, row.depth, row.url)
+                    position = row.id * MAX_URLS + number
+                    each = (position, url, row.code, error, row.depth, row.url)
                     found.append(RefusedLink(*each))
         first, begin = rows[-1].id + 1, 0
     return found[:limit], skip

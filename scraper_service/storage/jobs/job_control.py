@@ -326,7 +326,7 @@ def retry_pages(
         return full
     failed = _failed_pages(connection, job_id, request)
     opened = OpenJob(connection, row)
-    chosen = failed if opened.room is None else failed[: opened.room]
+    chosen = failed if opened.free is None else failed[: opened.free]
     left = len(failed) - len(chosen)
     warning = (
         NO_ROOM.format(

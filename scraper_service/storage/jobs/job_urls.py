@@ -342,7 +342,7 @@ def _listed_url(link: RefusedLink) -> tuple[JobUrl, Cursor]:
         page_id=None,
         lastmod=None,
     )
-    return found, Cursor(RowState.LISTED, link.place)
+    return found, Cursor(RowState.LISTED, link.position)
 
 
 @frozen

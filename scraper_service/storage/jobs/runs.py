@@ -123,12 +123,12 @@ def is_live(
 
     ``now`` is the time of the database. Leaves out the runs in the process ``owner``, which
     knows what it runs. With ``waits``, runs in the queue of a node count, too, even if the
-    service that asked is dead.
+    service that requested the run is dead.
     """
     live = live_workers(now)
     lives = or_(
         run.c.owner.in_(live),
-        run.c.state == inline(RunState.ASKED) if waits else false(),
+        run.c.state == inline(RunState.REQUESTED) if waits else false(),
     )
     found = and_(run.c.state < inline(RunState.ENDED), lives)
     if owner is None:
@@ -192,7 +192,7 @@ def take(
             return JobState.FAILED
         found = whole
         job_store.start_job(connection, job_id)
-    state = RunState.RUNNING if node is None else RunState.ASKED
+    state = RunState.RUNNING if node is None else RunState.REQUESTED
     is_first = _is_first(connection, job_id)
     run_id = _begin(connection, job_id, owner, state, progress, node=node)
     return Taken(
@@ -341,7 +341,7 @@ class NodeRun(NamedTuple):
     job_id: str
     team_id: str
     node: str
-    #: Before its start the service that asked for it, None if that is dead.
+    #: Before its start the service that requested the run, None if it is dead.
     owner: str | None
     state: RunState
     #: True if its process is dead.
@@ -383,7 +383,7 @@ def on_nodes(connection: Connection) -> list[NodeRun]:
 def end_asked(connection: Connection, job_id: str, run_id: str, reason: str) -> bool:
     """End a run whose process has not joined. The process can no longer join."""
     lock_job(connection, job_id)
-    unstarted = (run.c.id == run_id, run.c.state == RunState.ASKED)
+    unstarted = (run.c.id == run_id, run.c.state == RunState.REQUESTED)
     return _end(connection, reason, *unstarted) == 1
 
 
@@ -410,7 +410,7 @@ def join(
         raise RunRefused(f"job {job_id} is for the spider {found.spider}, not {spider}")
     of_job = (run.c.id == run_id, run.c.job_id == job_id)
     state = connection.scalar(select(run.c.state).where(*of_job))
-    if state not in {None, RunState.ASKED}:
+    if state not in {None, RunState.REQUESTED}:
         raise RunRefused(f"another process runs {run_id} already")
     whole = _decrypt_or_fail(connection, found)
     if isinstance(whole, SecretsUnreadable):
@@ -561,18 +561,16 @@ def _waiting(*, is_one: bool, on_nodes: bool) -> Select[Any]:
     )
     needs = or_(active.c.processes == 0, needs_more)
     oldest = (active.c.created_at, active.c.id)
-    place = func.row_number().over(
+    rank = func.row_number().over(
         partition_by=(active.c.team_id, order), order_by=oldest
     )
     ranked = (
-        select(active, order.label("order"), place.label("place"))
-        .where(needs)
-        .subquery()
+        select(active, order.label("order"), rank.label("rank")).where(needs).subquery()
     )
     return (
         select(ranked)
-        .where(ranked.c.place <= bindparam("most"))
-        .order_by(ranked.c.order, ranked.c.place, ranked.c.created_at)
+        .where(ranked.c.rank <= bindparam("most"))
+        .order_by(ranked.c.order, ranked.c.rank, ranked.c.created_at)
     )
 
 

@@ -104,17 +104,17 @@ def due_messages(
 ) -> list[tuple[str, str]]:
     """Return messages that are due as (check, channel): mail, or the first of each channel."""
     to_mail = table.c.channel == MAIL
-    place = func.row_number().over(
+    rank = func.row_number().over(
         partition_by=table.c.channel, order_by=(table.c.due_at, table.c.job_id)
     )
     ranked = (
-        select(table.c.job_id, table.c.channel, table.c.due_at, place.label("place"))
+        select(table.c.job_id, table.c.channel, table.c.due_at, rank.label("rank"))
         .where(table.c.due_at <= now_of(connection), to_mail if is_mail else ~to_mail)
         .subquery()
     )
     rows = connection.execute(
         select(ranked.c.job_id, ranked.c.channel)
-        .where(ranked.c.place <= (limit if is_mail else 1))
+        .where(ranked.c.rank <= (limit if is_mail else 1))
         .order_by(ranked.c.due_at)
         .limit(limit)
     )

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-    from scraper_service.content.search import PlaceCondition
+    from scraper_service.content.search import UrlCondition
     from scraper_service.options.map_search import ResultList
     from scraper_service.storage.database import Database
 
@@ -146,7 +146,9 @@ class _Conditions:
         self.has_words = bool(self.words or self.needed)
         self.needed += [self._title(token) for token in _all_tokens(query.in_title)]
         self.needed += [{mark(URL, word)} for word in _all_words(query.in_url)]
-        self.needed += [{_place(place) for place in group} for group in query.places]
+        self.needed += [
+            {_condition_mark(each) for each in group} for group in query.conditions
+        ]
         if kind in _KINDS:
             self.needed.append({mark(FACT, _KINDS[kind])})
         if not self.words and not self.needed:
@@ -154,7 +156,9 @@ class _Conditions:
         self.refused = {mark(URL, word) for word in _all_words(query.not_in_url)}
         self.refused.update(*map(self._title, _all_tokens(query.not_in_title)))
         # A path is checked later.
-        self.refused |= {_place(p) for p in query.not_places if "/" not in p.value}
+        self.refused |= {
+            _condition_mark(p) for p in query.not_conditions if "/" not in p.value
+        }
 
     def matches(self) -> Iterator[list[list[set[str]]]]:
         """Yield lists of groups: of all words, then of fewer words."""
@@ -173,10 +177,10 @@ class _Conditions:
         return {mark(TITLE, each) for each in (fold(token), *self._groups([token])[0])}
 
 
-def _place(place: PlaceCondition) -> str:
-    if place.kind == "site":
-        return mark(SITE, place.value.partition("/")[0])
-    return mark(FILE, place.value)
+def _condition_mark(condition: UrlCondition) -> str:
+    if condition.kind == "site":
+        return mark(SITE, condition.value.partition("/")[0])
+    return mark(FILE, condition.value)
 
 
 def _all_tokens(texts: Iterable[str]) -> list[str]:
@@ -344,12 +348,12 @@ class _Reading:
 
 def _is_there(query: SearchQuery, url: str) -> bool:
     """Return True if a URL is in the sites and paths of the query."""
-    for group in query.places:
-        if all(place.kind == "site" for place in group) and not any(
-            place.has(url) for place in group
+    for group in query.conditions:
+        if all(each.kind == "site" for each in group) and not any(
+            each.has(url) for each in group
         ):
             return False
-    return not any(place.has(url) for place in query.not_places)
+    return not any(each.has(url) for each in query.not_conditions)
 
 
 def page_key(url: str) -> str:
