@@ -84,7 +84,7 @@ def a_shop():
 @pytest.mark.parametrize(
     ("package", "tested_by"), [("firecrawl", "js"), ("firecrawl-mcp", "compat")]
 )
-def test_the_version_of_a_client_for_node_is_the_tested_one(package, tested_by):
+def test_the_documented_node_client_version_is_the_tested_version(package, tested_by):
     tested = json.loads((ROOT / "tests" / tested_by / "package.json").read_text())
     version = tested["dependencies"][package]
     text = (DOCS / "how-to" / "integrations.md").read_text()
@@ -179,7 +179,7 @@ def api_pages():
 
 
 @pytest.mark.parametrize("version", [v1, v2_requests], ids=["v1", "v2"])
-def test_every_option_of_a_body_has_its_place_in_the_api(version):
+def test_every_body_option_is_documented(version):
     page = api_pages()
     kinds = [value for value in vars(version).values() if isinstance(value, Object)]
     names = {name for kind in kinds for name in kind.fields}
@@ -189,7 +189,7 @@ def test_every_option_of_a_body_has_its_place_in_the_api(version):
 
 
 @pytest.mark.parametrize("api", [V1, V2], ids=["v1", "v2"])
-def test_every_route_has_its_place_in_the_api(api):
+def test_every_route_is_documented(api):
     page = api_pages()
     routes = {
         re.sub(r"<(?:\w+:)?(?:\w*_)?(\w+)>", r"{\1}", rule.rule)
@@ -199,7 +199,7 @@ def test_every_route_has_its_place_in_the_api(api):
     assert {route for route in routes if f"{route}`" not in page} == set()
 
 
-def test_every_setting_in_a_table_is_one():
+def test_every_setting_in_a_table_exists():
     named = [
         name
         for page in PAGES

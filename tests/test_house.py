@@ -227,7 +227,7 @@ def test_only_the_edge_imports_the_web_server():
     assert users == {"api", "web"}
 
 
-def test_there_is_one_migration_before_the_first_release():
+def test_a_single_migration_exists_before_the_first_release():
     versions = PACKAGE / "storage" / "migrations" / "versions"
     assert [path.name for path in versions.glob("[0-9]*.py")] == ["0001_initial.py"]
 

@@ -81,7 +81,7 @@ def chosen(chat):
     return [text for text in texts if CHOOSE in text]
 
 
-def test_without_a_language_model_it_is_refused(service):
+def test_an_agent_job_without_a_language_model_is_refused(service):
     refused = service.post("/v2/agent", {"prompt": PROMPT})
     assert refused.status == 400
     found = refused.json
@@ -141,7 +141,7 @@ def test_a_question_is_answered_from_pages_that_the_model_chooses(
     assert details["data"]["options"]["prompt"].startswith(PROMPT)
 
 
-def test_searches_and_maps_find_what_may_be_read(running, data_dir, web, chat):
+def test_searches_and_maps_find_only_permitted_urls(running, data_dir, web, chat):
     team = Team(running, data_dir, "--credits", "100")
     team.scrape(web.url("/about"))
     site = {"action": "map", "url": web.url("/")}
@@ -181,7 +181,7 @@ def test_a_required_value_that_no_page_has_is_null(running, web, chat):
     assert "No page has name, which the schema requires." in found["warning"]
 
 
-def test_data_of_pages_are_merged_if_the_model_gives_no_answer(running, web, chat):
+def test_data_of_pages_is_merged_if_the_model_returns_no_data(running, web, chat):
     url = web.url("/shop/lamp")
     page_value = {"name": "Brass Lamp"}
     behave(chat, scrape(url), EXTRACT, value="null", page_value=page_value)
@@ -194,7 +194,7 @@ def test_data_of_pages_are_merged_if_the_model_gives_no_answer(running, web, cha
     assert found["partial"]["sources"] == [{"url": url, "title": "Brass Lamp"}]
 
 
-def test_a_schema_may_be_that_of_a_list(running, web, chat):
+def test_a_schema_may_describe_a_list(running, web, chat):
     url = web.url("/shop")
     schema = {"type": "array", "items": {"type": "string"}}
     value = {"value": ["Brass Lamp", "Oak Chair"]}
@@ -203,7 +203,7 @@ def test_a_schema_may_be_that_of_a_list(running, web, chat):
     assert (found["status"], found["data"]) == ("completed", value["value"])
 
 
-def test_a_model_that_does_not_end_is_ended_by_the_bounds(running, web, chat):
+def test_a_model_that_does_not_finish_is_stopped_by_the_limits(running, web, chat):
     behave(chat, scrape(web.url("/about")))  # the same for ever
     found = agent(running, urls=[web.url("/about")], effort="low")
     assert found["status"] == "completed"
@@ -255,7 +255,9 @@ def test_urls_that_the_model_makes_up_are_refused(running, web, chat):
     ],
     ids=["unknown", "no JSON", "no action", "no urls", "broken", "null", "a list"],
 )
-def test_what_is_no_action_is_a_round_of_its_own(running, web, chat, answer):
+def test_a_reply_of_the_model_without_an_action_costs_a_round(
+    running, web, chat, answer
+):
     behave(chat, answer, answer, answer, scrape(web.url("/about")), EXTRACT)
     found = agent(running, urls=[web.url("/about")])
     assert found["status"] in {"completed", "failed"}
@@ -264,7 +266,9 @@ def test_what_is_no_action_is_a_round_of_its_own(running, web, chat, answer):
         assert found["data"]["answer"] == TEXT
 
 
-def test_a_model_that_fails_costs_nothing(running, data_dir, web, chat):
+def test_an_agent_job_without_a_working_model_costs_no_credits(
+    running, data_dir, web, chat
+):
     team = Team(running, data_dir, "--credits", "100")
     chat.behave("refuses")
     found = agent(team, urls=[web.url("/about")], effort="low")
@@ -294,7 +298,9 @@ def test_max_credits_end_a_run_that_then_is_free(running, data_dir, web, chat):
     assert len(found["sources"]) == 1
 
 
-def test_a_team_gets_as_many_credits_as_it_has(running, data_dir, web, chat):
+def test_an_agent_job_spends_at_most_the_credits_of_its_team(
+    running, data_dir, web, chat
+):
     team = Team(running, data_dir, "--credits", "7")
     two = [scrape(web.url("/about")), scrape(web.url("/shop"))]
     behave(chat, *two)

@@ -91,7 +91,9 @@ def told(chat):
 
 
 @pytest.mark.parametrize("version", ["v1", "v2"])
-def test_without_a_model_rules_answer_and_say_so(scrape, service, version):
+def test_without_a_model_rules_fill_formats_and_answeredBy_names_them(
+    scrape, service, version
+):
     options = {"jsonOptions": {"schema": SCHEMA}} if version == "v1" else {}
     wanted = "json" if version == "v1" else JSON
     asked = {"version": version, "service": service, **options}
@@ -130,7 +132,7 @@ def test_v1_has_json_and_extract_under_their_own_names(scrape, service):
     assert page["metadata"]["creditsUsed"] == 5
 
 
-def test_what_only_a_model_can_answer_is_refused_alone_and_left_out_beside_others(
+def test_a_format_that_needs_a_model_is_refused_alone_and_left_out_with_others(
     scrape, service
 ):
     question = {"type": "question", "question": "Who?"}
@@ -155,7 +157,7 @@ def test_without_a_model_pages_are_not_cleaned_and_not_checked(scrape, service):
 
 
 @pytest.mark.parametrize("path", ["/plain", "/empty"])
-def test_other_pages_have_answers_too(scrape, service, path):
+def test_empty_pages_and_documents_return_json_and_summary(scrape, service, path):
     page = page_of(scrape(path, JSON, "summary", service=service))
     assert page["json"].keys() == {"title", "price"}
     assert "Required by the schema and not found: " in page["warning"]
@@ -187,7 +189,9 @@ def test_schemas_that_cannot_be_used_are_refused_at_their_path(scrape, service, 
 
 
 @pytest.mark.parametrize("version", ["v1", "v2"])
-def test_the_model_answers_and_is_named(scrape, chat, version):
+def test_answeredBy_names_the_model_if_the_model_filled_the_formats(
+    scrape, chat, version
+):
     chat.behave("obeys", {"answers": [GOOD]})
     options = {"jsonOptions": {"schema": SCHEMA}} if version == "v1" else {}
     wanted = "json" if version == "v1" else JSON
@@ -228,7 +232,7 @@ def test_a_model_that_obeys_the_page_cannot_leave_the_schema(scrape, chat):
         ("refuses", "its server answered with status 401"),
     ],
 )
-def test_rules_answer_where_the_model_fails(scrape, chat, clever, mode, reason):
+def test_rules_fill_the_formats_if_the_model_fails(scrape, chat, clever, mode, reason):
     chat.behave(mode, GOOD)
     page = page_of(scrape("/product", "markdown", JSON))
     assert page["json"]["title"] == "Kettle"
@@ -242,7 +246,7 @@ def test_rules_answer_where_the_model_fails(scrape, chat, clever, mode, reason):
 
 
 @pytest.mark.parametrize("mode", ["fenced", "wrong-once", "busy-once", "no-schema"])
-def test_answers_that_can_be_mended_are_taken(scrape, chat, mode):
+def test_malformed_replies_of_the_model_are_repaired(scrape, chat, mode):
     chat.behave(mode, GOOD)
     assert page_of(scrape("/product", JSON))["json"] == GOOD
 
@@ -262,7 +266,7 @@ def test_a_page_without_text_is_not_shown_to_the_model(scrape, chat):
     assert chat.asked() == []
 
 
-def test_questions_summaries_and_quotes_are_answered(scrape, chat):
+def test_a_scrape_returns_an_answer_a_summary_and_quotes(scrape, chat):
     quotes = {"quotes": ["Sailors who come in from the cold", "Made up by the model."]}
     chat.behave("obeys", {"answers": ["An answer."]})
     question = {"type": "question", "question": "Who built it?"}
@@ -289,7 +293,7 @@ def test_a_question_alone_that_the_model_fails_is_an_error(scrape, chat):
     assert "status 500" in reply.json["error"]
 
 
-def test_the_model_says_which_blocks_are_no_content_and_changes_none(scrape, chat):
+def test_the_model_removes_boilerplate_blocks_and_changes_no_block(scrape, chat):
     chat.behave("obeys", {"numbers": [3, 99]})
     page = page_of(scrape("/blocks", "markdown", onlyCleanContent=True))
     assert "Follow us" not in page["markdown"]
@@ -300,7 +304,9 @@ def test_the_model_says_which_blocks_are_no_content_and_changes_none(scrape, cha
     assert PROSE in page["markdown"]
 
 
-def test_pages_that_give_orders_are_refused_where_that_is_asked_for(scrape, chat):
+def test_pages_with_prompt_injection_are_refused_with_checkPromptInjection(
+    scrape, chat
+):
     chat.behave("obeys", {"found": True, "excerpt": "do as I say"})
     reply = scrape("/orders", "markdown", checkPromptInjection=True)
     assert reply.status == 403
@@ -318,7 +324,7 @@ def test_pages_that_give_orders_are_refused_where_that_is_asked_for(scrape, chat
     assert "The check for prompt injection failed" in reply.json["error"]
 
 
-def test_a_stored_page_is_answered_without_being_fetched_again(scrape, chat, pages):
+def test_json_of_a_cached_page_needs_no_second_fetch(scrape, chat, pages):
     chat.behave("obeys", GOOD)
     page_of(scrape("/product", "markdown"))
 
@@ -335,7 +341,7 @@ def test_a_stored_page_is_answered_without_being_fetched_again(scrape, chat, pag
 
 
 @pytest.mark.parametrize("operation", ["crawl", "batch/scrape"])
-def test_pages_of_jobs_are_answered(clever, pages, chat, operation):
+def test_pages_of_jobs_get_json_from_the_model(clever, pages, chat, operation):
     chat.behave("obeys", GOOD)
     body = {"url": pages.url("/"), "limit": 4, "scrapeOptions": {"formats": [JSON]}}
     if operation != "crawl":
@@ -374,7 +380,9 @@ def ended(job):
 
 
 @pytest.mark.parametrize("has_model", [True, False], ids=["model", "rules"])
-def test_changed_data_are_told_apart(scrape, chat, service, clever, pages, has_model):
+def test_change_tracking_compares_the_extracted_json(
+    scrape, chat, service, clever, pages, has_model
+):
     path, running = f"/tracked-{has_model}", clever if has_model else service
     tracking = {"type": "changeTracking", "modes": ["json"], "schema": SCHEMA}
 
@@ -424,7 +432,7 @@ def test_keys_and_jobs_have_so_many_tokens_and_no_more(start_service, pages, cha
 
 
 @pytest.mark.full
-def test_spiders_without_a_service_ask_the_model_too(pages, chat, tmp_path):
+def test_spiders_without_a_service_use_the_language_model(pages, chat, tmp_path):
     chat.behave("obeys", GOOD)
     output = tmp_path / "pages.jsonl"
     formats = json.dumps([JSON])

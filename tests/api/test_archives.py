@@ -120,7 +120,7 @@ def test_skip_and_limit_count_pages(running, job):
     ] == urls[1:3]
 
 
-def test_warcio_finds_no_fault(running, job, tmp_path):
+def test_warcio_accepts_the_warc_file(running, job, tmp_path):
     path = tmp_path / "x.warc.gz"
     path.write_bytes(fetch(running, job[1], "?format=warc").body)
     command = "import sys; from warcio.cli import main; main(sys.argv[1:])"
@@ -133,7 +133,7 @@ def test_warcio_finds_no_fault(running, job, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_the_validator_of_wacz_finds_no_fault(running, job, tmp_path):
+def test_the_wacz_validator_accepts_the_archive(running, job, tmp_path):
     path = tmp_path / "x.wacz"
     path.write_bytes(fetch(running, job[1], "?format=wacz").body)
     program = tmp_path / "venv"  # its requirements are many, and none of ours
@@ -153,7 +153,9 @@ def test_the_validator_of_wacz_finds_no_fault(running, job, tmp_path):
     assert "Validation succeeded" not in done.stdout, "it finds no fault at all"
 
 
-def test_an_archive_file_has_what_its_package_says(running, job, tmp_path):
+def test_a_wacz_file_contains_the_files_that_its_datapackage_lists(
+    running, job, tmp_path
+):
     data = fetch(running, job[1], "?format=wacz").body
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         assert archive.testzip() is None
@@ -339,7 +341,7 @@ def test_the_dom_of_a_browser_is_a_resource():
     )
 
 
-def test_chunks_are_not_promised_where_there_are_none():
+def test_a_stored_body_without_chunks_has_no_transfer_encoding_header():
     head = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\nX: \xe9\r\n\r\n"
     [(record, body)] = written(kept(head=head, body=b"5\r\nplain"))
     assert body == b"5\r\nplain"

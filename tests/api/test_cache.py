@@ -56,7 +56,7 @@ def test_a_page_is_fetched_once_within_its_age(scrape, site, fresh):
         "last week": None,
     }.items(),
 )
-def test_a_page_says_when_it_was_modified_from_the_cache_too(scrape, header, expected):
+def test_a_cached_page_has_its_modification_time(scrape, header, expected):
     with ScriptedSite({"/": answer("<p>Hay", Last_Modified=header)}) as site:
         url = site.url("/")
         first = scrape(url, maxAge=DAY_MS)
@@ -85,7 +85,7 @@ def test_a_copy_that_is_too_old_or_too_young_is_not_used(service, scrape, fresh)
     assert state_of(scrape(url, maxAge=1)) == "miss"
 
 
-def test_lockdown_answers_from_the_cache_alone(service, scrape, site, fresh):
+def test_lockdown_serves_only_cached_pages(service, scrape, site, fresh):
     url = fresh()
     scrape(url, maxAge=0)
     wait_until(lambda: state_of(scrape(url, maxAge=DAY_MS)) == "hit")
@@ -104,7 +104,7 @@ def test_lockdown_answers_from_the_cache_alone(service, scrape, site, fresh):
         {"zeroDataRetention": True},
     ],
 )
-def test_pages_of_one_caller_alone_are_not_stored(scrape, fresh, options):
+def test_pages_with_private_options_are_not_cached(scrape, fresh, options):
     url = fresh()
     scrape(url, maxAge=DAY_MS, **options)
     time.sleep(0.3)
@@ -131,7 +131,7 @@ def test_options_that_change_the_page_have_copies_of_their_own(scrape, fresh):
     assert state_of(scrape(url, onlyMainContent=False)) == "hit"
 
 
-def test_a_stored_page_has_the_fragment_that_is_asked_for(scrape, fresh):
+def test_a_cached_page_has_the_fragment_of_the_request(scrape, fresh):
     url = fresh()
     scrape(f"{url}#first")
     wait_until(lambda: state_of(scrape(url)) == "hit")
@@ -149,7 +149,9 @@ def test_routes_in_a_script_have_copies_of_their_own(scrape, fresh):
     assert state_of(scrape(url)) == "miss"
 
 
-def test_an_unverified_copy_does_not_answer_who_wants_it_verified(service, site):
+def test_a_copy_fetched_without_tls_verification_does_not_serve_a_strict_request(
+    service, site
+):
     url = site.https(f"/echo?{uuid.uuid4()}")
     assert service.post("/v2/scrape", {"url": url}).status == 200
     time.sleep(0.3)

@@ -40,7 +40,7 @@ def told(reply):
     return data, features, formats
 
 
-def test_what_is_off_has_a_reason_that_names_what_to_do(service):
+def test_a_disabled_feature_has_a_reason_that_names_the_setting(service):
     data, features, formats = told(service.get("/v2/capabilities"))
     assert "RENDER" in features["browser"]["reason"]
     assert "RENDER" in features["browserSessions"]["reason"]
@@ -57,7 +57,7 @@ def test_what_is_off_has_a_reason_that_names_what_to_do(service):
     assert {each["name"] for each in data["notOffered"]} >= {"threads", "replay"}
 
 
-def test_what_is_set_up_is_on_and_no_secret_is_told(start_service):
+def test_configured_features_are_on_and_secrets_are_not_shown(start_service):
     service = start_service(
         SCRAPER_LLM_BASE_URL="http://127.0.0.1:9/v1",
         SCRAPER_LLM_MODEL="m",
@@ -79,7 +79,7 @@ def test_what_is_set_up_is_on_and_no_secret_is_told(start_service):
 
 
 @pytest.mark.parametrize(("method", "path"), ELSEWHERE)
-def test_what_is_not_offered_is_a_plain_404(service, method, path):
+def test_a_route_that_is_not_offered_is_a_plain_404(service, method, path):
     reply = service.request(method, path, {} if method == "POST" else None)
     assert reply.status == 404
     assert reply.json == {"success": False, "error": NO_SUCH_PATH}
@@ -137,7 +137,7 @@ def test_options_without_effect_of_a_large_body_are_named_too(service, site):
         ("wait_for", "'scrapeOptions.waitFor'"),
     ],
 )
-def test_an_unknown_key_that_is_like_a_known_one_is_asked_about(service, key, meant):
+def test_an_unknown_key_close_to_a_known_key_gets_a_suggestion(service, key, meant):
     reply = service.post("/v2/crawl", {"url": "https://example.org", key: []})
     [issue] = reply.json["details"]
     assert f"did you mean {meant}? " in issue["message"]
@@ -145,7 +145,7 @@ def test_an_unknown_key_that_is_like_a_known_one_is_asked_about(service, key, me
     assert "did you mean" not in reply.json["details"][0]["message"]
 
 
-def test_an_unknown_object_with_known_keys_is_asked_about(service):
+def test_an_unknown_object_with_known_keys_gets_a_suggestion(service):
     options = {"formats": ["markdown"], "waitFor": 1, "zzz": 1}
     body = {"urls": ["https://example.org"], "scrapeOptions": options}
     [issue] = service.post("/v2/batch/scrape", body).json["details"]

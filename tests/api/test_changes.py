@@ -79,7 +79,7 @@ def test_a_page_is_new_then_the_same_then_changed(track):
     assert not {"diff", "json"} & {*change(again), *change(third)}
 
 
-def test_a_diff_is_one_that_git_applies(track, tmp_path):
+def test_git_applies_the_diff(track, tmp_path):
     lines = "".join(f"<p>Line {number}</p>" for number in range(30))
     first = track(fee(4, lines), formats=["markdown", DIFF])
     again = track(formats=["markdown", DIFF])
@@ -133,7 +133,7 @@ def test_each_tag_has_its_own_history(track):
     assert statuses(*found) == ["new", "new", "new", "changed", "changed", "same"]
 
 
-def test_addresses_that_mean_the_same_have_one_history(track, service, pages):
+def test_spellings_of_one_url_share_a_change_history(track, service, pages):
     first = track(fee(4))
     shouting = pages.url(track.path).replace("http://", "HTTP://") + "#part"
     body = {"url": shouting, "formats": ["markdown", "changeTracking"]}
@@ -168,7 +168,7 @@ def test_a_scrape_without_the_format_does_not_count(track):
     assert statuses(first, third) == ["new", "same"]
 
 
-def test_nothing_is_kept_with_zero_retention(track):
+def test_zero_retention_stores_no_snapshot(track):
     first = track(fee(4), zeroDataRetention=True)
     second = track(fee(5))
     third = track(fee(6), zeroDataRetention=True)
@@ -178,7 +178,7 @@ def test_nothing_is_kept_with_zero_retention(track):
     assert "warning" not in second
 
 
-def test_of_scrapes_at_once_one_is_new(track, service):
+def test_one_of_parallel_scrapes_of_a_page_is_new(track, service):
     track(fee(4), formats=["markdown"])
     with ThreadPoolExecutor(8) as threads:
         found = list(threads.map(lambda _: track(), range(16)))
@@ -237,7 +237,7 @@ def test_a_page_that_its_site_does_not_link_is_hidden(service, linked):
     assert set(statuses(*crawl().documents)) == {"same"}
 
 
-def test_a_crawl_that_did_not_see_all_hides_nothing(service, pages):
+def test_an_incomplete_crawl_marks_no_page_as_hidden(service, pages):
     pages.put("/part/", page("/part/a", title="Start"))
     pages.put("/part/a", page(title="A"))
     pages.put("/part/alone", page(title="Alone"))
@@ -267,7 +267,7 @@ def test_history_is_of_a_team_and_outlives_the_service(start_service, tmp_path, 
 
 
 @pytest.mark.slow
-def test_of_scrapes_at_once_one_is_new_in_two_services_of_one_database(
+def test_one_of_parallel_scrapes_by_two_services_is_new(
     start_service, tmp_path, postgres, track, pages
 ):
     shared = {"SCRAPER_DATABASE_URL": postgres(), "SCRAPER_KEY_SECRET": "shared"}

@@ -49,7 +49,7 @@ def state(service, made, check):
     return ended(service, made, check["id"])["notificationStatus"]
 
 
-def test_a_channel_gets_one_message_per_check_with_news(
+def test_a_channel_gets_one_message_per_check_with_changes(
     start_service, web, receiver, path
 ):
     channels = f"team={as_json(receiver.url('/ok/team'))},other={as_json(receiver.url('/ok/other'))}"
@@ -99,7 +99,9 @@ def trial(service, made):
 
 
 @pytest.mark.full
-def test_the_egress_rule_holds_for_channels(start_service, web, receiver, canary, path):
+def test_the_egress_policy_applies_to_notification_channels(
+    start_service, web, receiver, canary, path
+):
     web.put("/to-canary", moved(canary.url, 302))
     url = as_json(web.url("/to-canary"), "?method=get")
     channels = {

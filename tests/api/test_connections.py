@@ -211,7 +211,7 @@ def test_a_client_that_does_not_read_gets_no_further_responses_made(plain, conne
 @pytest.mark.full(keep=2)
 @pytest.mark.parametrize("sent", STATES.values(), ids=STATES)
 @pytest.mark.parametrize("peers", [1, 8])
-def test_idle_connections_lock_nobody_out(plain, connect, peers, sent):
+def test_idle_connections_do_not_lock_clients_out(plain, connect, peers, sent):
     for number in range(IDLE):
         connect(plain, f"127.0.1.{1 + number % peers}", sent)
     for _ in range(3):
@@ -291,7 +291,7 @@ def test_a_request_under_way_is_not_closed_for_idle_connections(plain, connect, 
     assert answer(upload)[0] == 200
 
 
-def test_the_connection_that_has_waited_longest_makes_room(small, connect):
+def test_the_connection_idle_for_longest_is_closed_first(small, connect):
     used = connect(small, CLIENT, WHOLE)
     assert answer(used)[0] == 200
     idle = [connect(small, f"127.0.1.{n}") for n in range(5)]
@@ -432,7 +432,7 @@ def test_ipv4_in_ipv6_is_the_ipv4_peer():
     assert "::ffff:10.1.1.1" in TrustedProxies(["10.0.0.0/8"])
 
 
-def test_bodies_make_room_after_all_others():
+def test_connections_that_send_a_body_are_closed_last():
     connections = Connections(3, 3, TrustedProxies())
     body = opened(connections, "192.0.2.1")
     connections.enter(body, Phase.BODY)

@@ -150,7 +150,9 @@ def test_only_the_page_that_ends_its_converter_fails(
 # Each input of the first kind is larger than 1 MiB; those of the second seem small.
 @pytest.mark.full(keep=1)
 @pytest.mark.parametrize("count", [3_400_000, 1], ids=["large", "small"])
-def test_slow_pages_of_a_team_hold_up_no_other_team(start_service, site, orders, count):
+def test_slow_pages_of_a_team_do_not_delay_other_teams(
+    start_service, site, orders, count
+):
     service = start_service(SCRAPER_API_KEYS="fc-one,fc-two", **orders.environment)
 
     def scrape_slow(number):
@@ -209,7 +211,7 @@ def test_too_many_bytes_of_a_team_are_a_429_and_its_jobs_wait(
     assert finished(service, waiting, key="fc-one")["completed"] == 20
 
 
-def test_options_that_take_long_to_validate_do_not_hold_up_others(
+def test_options_that_take_long_to_validate_do_not_delay_other_requests(
     start_service, site, orders
 ):
     service = start_service(
@@ -241,7 +243,7 @@ def test_options_that_take_long_to_validate_do_not_hold_up_others(
         assert issue["path"] == ["includePaths", 0]
 
 
-def test_large_pages_wait_for_others_of_their_team_before_they_are_read(start_service):
+def test_large_pages_wait_for_other_large_pages_of_their_team(start_service):
     service = start_service(
         SCRAPER_API_KEYS="fc-one,fc-two", SCRAPER_CONVERTER_QUEUE_MB="8"
     )
@@ -268,7 +270,7 @@ def test_large_pages_wait_for_others_of_their_team_before_they_are_read(start_se
                 assert each.result().json["data"]["markdown"] == "All of it."
 
 
-def test_the_service_ends_beside_a_stopped_converter(start_service):
+def test_the_service_ends_while_a_converter_process_is_stopped(start_service):
     service = start_service(SCRAPER_CONVERTER_PROCESSES="2")
     pids = converters(service)
     for pid in pids:

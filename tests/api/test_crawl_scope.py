@@ -83,7 +83,7 @@ SMALL = {
 }
 
 
-def test_what_robots_txt_refuses_is_listed_and_not_fetched(crawl):
+def test_urls_refused_by_robots_txt_are_listed_and_not_fetched(crawl):
     with ScriptedSite(SMALL) as site:
         done = crawl(site.url("/"))
         assert paths_of(done, site) == ["/", "/open"]
@@ -101,7 +101,9 @@ def test_what_robots_txt_refuses_is_listed_and_not_fetched(crawl):
         assert site.paths().count("/robots.txt") == 1
 
 
-def test_what_robots_txt_refuses_is_no_failure_however_it_was_found(crawl, service):
+def test_a_url_refused_by_robots_txt_is_no_failure_wherever_it_was_found(
+    crawl, service
+):
     listed = sitemap("{site}/open", "{site}/private/a", "{site}/private/b")
     with ScriptedSite({**SMALL, "/": page("/open"), "/sitemap.xml": listed}) as site:
         done = crawl(site.url("/"))
@@ -127,7 +129,7 @@ def test_a_crawl_that_starts_at_a_sitemap_names_its_failure(crawl):
             )
 
 
-def test_a_start_page_with_an_error_is_the_reason_of_a_crawl_with_one_page(crawl):
+def test_a_crawl_of_one_page_names_the_error_of_its_start_page(crawl):
     pages = {"/": page("/a"), "/a": answer(page("/b"), status=500)}
     with ScriptedSite(pages) as site:
         found = [
@@ -145,7 +147,7 @@ def test_a_start_page_with_an_error_is_the_reason_of_a_crawl_with_one_page(crawl
     ]
 
 
-def test_a_crawl_of_sitemaps_only_says_that_there_is_none(crawl):
+def test_a_crawl_of_sitemaps_only_warns_if_no_sitemap_was_found(crawl):
     with ScriptedSite({"/": page("/a"), "/a": page()}) as site:
         only = {"url": site.url("/"), "sitemap": "only"}
         assert crawl(**only).status["warning"] == "No sitemap was found."
@@ -198,13 +200,13 @@ def test_links_of_pages_marked_nofollow_are_listed_and_not_followed(service, ver
         assert done.errors == {}
 
 
-def test_pages_marked_nofollow_are_followed_unless_asked_otherwise(crawl):
+def test_links_of_nofollow_pages_are_followed_by_default(crawl):
     with ScriptedSite(MARKED) as site:
         done = crawl(site.url("/"))
         assert set(paths_of(done, site)) == set(MARKED)
 
 
-def test_a_crawl_whose_start_page_is_marked_nofollow_says_why_it_has_one_page(crawl):
+def test_a_nofollow_start_page_is_named_as_the_reason_of_a_one_page_crawl(crawl):
     with ScriptedSite({"/": answer(page("/a"), X_Robots_Tag="none")}) as site:
         done = crawl(site.url("/"), obeyNofollow=True)
         assert "obeyNofollow" in done.status["warning"]
@@ -219,7 +221,7 @@ def test_a_start_page_that_robots_txt_refuses_is_not_fetched(crawl):
         assert "/private/a" not in site.paths()
 
 
-def test_a_crawl_tells_that_its_start_page_is_refused(crawl):
+def test_a_crawl_warns_if_robots_txt_refuses_its_start_page(crawl):
     pages = {**SMALL, "/": page("/open"), "/sitemap.xml": sitemap("{site}/open")}
     with ScriptedSite(pages) as site:
         done = crawl(site.url("/private/a"), crawlEntireDomain=True)
@@ -233,7 +235,7 @@ def warning_of(done):
     return done.status.get("warning", "")
 
 
-def test_a_crawl_without_a_page_tells_why_its_start_failed(crawl):
+def test_a_crawl_without_a_page_names_the_error_of_its_start_page(crawl):
     done = crawl("http://no-such-host.invalid/docs")
     assert done.documents == []
     assert "without a page" in warning_of(done)
@@ -241,7 +243,7 @@ def test_a_crawl_without_a_page_tells_why_its_start_failed(crawl):
     assert "does not resolve" in warning_of(done)
 
 
-def test_a_crawl_whose_patterns_match_nothing_says_so(crawl):
+def test_a_crawl_warns_if_its_patterns_match_no_url(crawl):
     pages = {"/": page("/a", "/b"), "/a": page(title="A"), "/b": page(title="B")}
     with ScriptedSite(pages) as site:
         done = crawl(site.url("/"), includePaths=["^/blog"])
@@ -250,7 +252,7 @@ def test_a_crawl_whose_patterns_match_nothing_says_so(crawl):
         assert "2 not matched by includePaths" in warning_of(done)
 
 
-def test_a_crawl_of_one_page_tells_which_links_it_skipped(crawl):
+def test_a_crawl_of_one_page_counts_its_skipped_links_by_reason(crawl):
     pages = {"/docs/": page("/blog", "/about"), "/blog": page(), "/about": page()}
     with ScriptedSite(pages) as site:
         done = crawl(site.url("/docs/"))
@@ -261,7 +263,7 @@ def test_a_crawl_of_one_page_tells_which_links_it_skipped(crawl):
         assert warning_of(crawl(site.url("/about"))) == ""
 
 
-def test_a_crawl_that_left_most_links_out_tells_it(crawl):
+def test_a_crawl_that_skipped_most_links_names_the_reason(crawl):
     outside = [f"/blog/{number}" for number in range(4)]
     pages = {"/docs/": page("/docs/a", *outside), "/docs/a": page("/docs/")}
     with ScriptedSite(pages) as site:
@@ -274,7 +276,7 @@ def test_a_crawl_that_left_most_links_out_tells_it(crawl):
         assert warning_of(crawl(site.url("/docs/"))) == ""
 
 
-def test_a_batch_without_a_page_tells_what_failed(service):
+def test_a_batch_without_a_page_lists_the_errors(service):
     urls = ["http://no-such-host.invalid/1", "http://no-such-host.invalid/2"]
     reply = service.post("/v2/batch/scrape", {"urls": urls})
     done = Crawl(service, f"/v2/batch/scrape/{reply.json['id']}")
@@ -282,7 +284,7 @@ def test_a_batch_without_a_page_tells_what_failed(service):
     assert "1 more URL" in warning_of(done)
 
 
-def test_a_redirect_into_what_robots_txt_refuses_is_not_followed(crawl):
+def test_a_redirect_to_a_url_that_robots_txt_refuses_is_not_followed(crawl):
     pages = {**SMALL, "/open": moved("/private/a")}
     with ScriptedSite(pages) as site:
         done = crawl(site.url("/"), excludePaths=["^/private"])
@@ -304,7 +306,7 @@ def test_a_site_whose_robots_txt_fails_is_left_alone(crawl):
         assert set(site.paths()) <= {"/robots.txt", "/sitemap.xml"}
 
 
-def test_a_site_whose_name_does_not_resolve_is_told_as_that(crawl):
+def test_a_host_name_that_does_not_resolve_has_its_own_error_code(crawl):
     done = crawl("http://nosuch.invalid/")
     assert done.status["status"] == "completed"
     assert done.robots_blocked == []
@@ -317,7 +319,7 @@ def test_a_site_whose_name_does_not_resolve_is_told_as_that(crawl):
         assert error["code"] == "ROBOTS_UNREACHABLE"
 
 
-def test_a_site_in_a_forbidden_network_is_told_as_that(crawl):
+def test_a_site_in_a_forbidden_network_has_its_own_error_code(crawl):
     done = crawl("http://127.9.9.9/")
     assert done.robots_blocked == []
     (error,) = done.errors.values()
@@ -326,7 +328,7 @@ def test_a_site_in_a_forbidden_network_is_told_as_that(crawl):
     assert "SCRAPER_EGRESS_ALLOW" in warning_of(done)
 
 
-def test_a_batch_asks_no_robots_txt(service):
+def test_a_batch_fetches_no_robots_txt(service):
     with ScriptedSite(SMALL) as site:
         body = {"urls": [site.url("/private/a")], "maxAge": 0}
         reply = service.post("/v2/batch/scrape", body)
@@ -362,7 +364,7 @@ LISTED = {
         ("skip", ["/", "/linked"]),
     ],
 )
-def test_sitemaps_are_read_as_asked(crawl, mode, expected):
+def test_the_sitemap_option_decides_whether_sitemaps_are_read(crawl, mode, expected):
     with ScriptedSite(LISTED) as site:
         done = crawl(site.url("/"), sitemap=mode)
         assert paths_of(done, site) == expected
@@ -386,7 +388,7 @@ def test_sitemaps_are_read_as_asked(crawl, mode, expected):
             assert rows["/page"]["reason"] == "external"
 
 
-def test_a_start_address_may_be_a_sitemap(crawl):
+def test_a_start_url_may_be_a_sitemap(crawl):
     with ScriptedSite(LISTED) as site:
         done = crawl(site.url("/maps/a.xml"))
         assert paths_of(done, site) == ["/listed/1", "/listed/2", "/listed/3"]
@@ -496,7 +498,7 @@ SHELL = answer("<!doctype html><title>App</title><p>The words of an application.
 @pytest.mark.parametrize(
     ("sent", "kind"), [(SHELL, "a web page"), (CHALLENGE, "a Cloudflare challenge")]
 )
-def test_web_pages_in_the_place_of_robots_txt_and_sitemaps_are_told_of(
+def test_web_pages_served_as_robots_txt_or_sitemap_cause_a_warning(
     crawl, service, sent, kind
 ):
     paths = ("/robots.txt", "/sitemap.xml", *OTHER_NAMES)
@@ -520,7 +522,7 @@ def test_web_pages_in_the_place_of_robots_txt_and_sitemaps_are_told_of(
         assert kind in only.status["warning"].partition("No sitemap could be read.")[2]
 
 
-def test_patterns_choose_pages_and_a_start_page_they_refuse_is_left_out(crawl):
+def test_patterns_choose_pages_and_may_leave_out_the_start_page(crawl):
     pages = {
         "/": page("/docs/a", "/docs/b", "/blog/c"),
         "/docs/a": page("/docs/d"),
@@ -558,7 +560,7 @@ def test_a_page_that_redirects_to_another_site_is_refused(crawl, start_service):
             assert done.errors[site.url("/away")]["code"] == "EXTERNAL_LINK"
 
 
-def test_external_links_are_followed_for_one_hop(crawl, start_service):
+def test_external_links_are_followed_one_hop_deep(crawl, start_service):
     service = start_service(**HOSTS)
     there = {"/": page(), "/a": page("/b", title="There"), "/b": page()}
     with ScriptedSite(there, "127.0.0.3") as other:
@@ -597,9 +599,7 @@ LIST = {
 
 
 @pytest.mark.parametrize("similar", [True, False])
-def test_a_page_that_names_another_as_its_own_and_is_equal_is_a_duplicate(
-    crawl, similar
-):
+def test_a_page_equal_to_its_canonical_page_is_a_duplicate(crawl, similar):
     with ScriptedSite(LIST) as site:
         done = crawl(
             site.url("/"),
@@ -618,7 +618,7 @@ def test_a_page_that_names_another_as_its_own_and_is_equal_is_a_duplicate(
         assert done.errors == {}
 
 
-def test_what_a_page_says_to_robots_is_told(service):
+def test_metadata_has_the_robots_directives_of_a_page(service):
     head = '<meta name="robots" content="noindex">'
     tagged = answer(page(head=head), X_Robots_Tag="noarchive")
     with ScriptedSite({"/": tagged}) as site:
@@ -666,7 +666,7 @@ def test_a_forum_with_many_queries_is_no_trap(crawl):
         assert done.addresses("&reason=trap") == {}
 
 
-def test_every_address_tells_why(crawl):
+def test_every_url_of_a_crawl_has_a_reason(crawl):
     links = ("/a", "/b.zip", "http://other.example/x", "mailto:a@b.example")
     pages = {"/": page(*links, "/a/deep", "/missing"), "/a": page("/a/deeper")}
     with ScriptedSite({**pages, "/a/deep": page(), "/a/deeper": page()}) as site:
@@ -690,7 +690,9 @@ def test_every_address_tells_why(crawl):
 
 @pytest.mark.full(keep=1)
 @pytest.mark.parametrize("query", ["", "&state=skipped", "&reason=excluded"])
-def test_a_part_of_the_list_has_the_total_and_what_is_asked_for(crawl, service, query):
+def test_a_slice_of_the_url_list_has_the_total_and_the_requested_rows(
+    crawl, service, query
+):
     pages = {f"/{n}": page() for n in range(9)}
     start = {"/": page(*pages, "/old", *(f"/x/{n}" for n in range(5)))}
     with ScriptedSite({**start, **pages, "/old": moved("/0")}) as site:
@@ -764,7 +766,7 @@ def explain(service, urls, **options):
     return reply.json["results"]
 
 
-def test_explain_tells_the_first_rule_without_a_fetch(service, crawl):
+def test_explain_names_the_first_rule_without_a_fetch(service, crawl):
     with ScriptedSite(SMALL) as site:
         asked = [site.url(path) for path in ("/a", "/x.zip", "/b?c", "/private/a")]
         asked += ["http://other.example/", "ftp://a.example", "nonsense"]
@@ -800,14 +802,14 @@ def test_explain_tells_the_first_rule_without_a_fetch(service, crawl):
         ({"nope": 1}, []),
     ],
 )
-def test_explain_names_what_is_wrong(service, changes, path):
+def test_explain_names_the_errors_of_a_body(service, changes, path):
     body = {"url": "http://a.example/", "urls": ["http://a.example/b"], **changes}
     reply = service.post("/v2/crawl/explain", body)
     assert reply.status == 400
     assert path in [detail["path"] for detail in reply.json["details"]]
 
 
-def test_explain_answers_with_what_is_wrong_with_a_pattern(service):
+def test_explain_names_the_error_of_a_pattern(service):
     body = {"url": "http://a.example/", "urls": ["http://a.example/b"]}
     reply = service.post("/v2/crawl/explain", {**body, "excludePaths": ["a", "("]})
     assert reply.json["error"].startswith("excludePaths.1: ")

@@ -47,7 +47,9 @@ def test_client(service, shop):
 
 
 @pytest.mark.parametrize("version", ["v1", "v2"])
-def test_what_a_page_does_not_have(service, shop, version):
+def test_formats_without_data_on_the_page_are_null_with_a_warning(
+    service, shop, version
+):
     body = {"url": shop.url("/brand"), "formats": ["product", "menu", "markdown"]}
     found = service.post(f"/{version}/scrape", body).json["data"]
     assert found["product"] is None

@@ -102,7 +102,7 @@ def test_files_become_markdown(scrape, path):
 
 @pytest.mark.parametrize("path", REFUSED)
 @pytest.mark.parametrize("version", ["v1", "v2"])
-def test_files_that_cannot_be_read_say_why(scrape, path, version):
+def test_an_unreadable_file_is_an_error_that_names_the_reason(scrape, path, version):
     reply = scrape(path, version)
     assert reply.status == 500
     assert reply.json["success"] is False
@@ -110,7 +110,7 @@ def test_files_that_cannot_be_read_say_why(scrape, path, version):
     assert REFUSED[path][2] in reply.json["error"]
 
 
-def test_metadata_of_a_file_is_that_of_the_page(scrape):
+def test_document_metadata_becomes_page_metadata(scrape):
     facts = scrape("/a.docx").json["data"]["metadata"]
     assert facts["title"] == "Tide tables"
     assert facts["author"] == "A. Writer"

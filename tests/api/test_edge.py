@@ -147,7 +147,7 @@ def test_http_1_0_needs_no_host(service, connect):
     ],
 )
 @pytest.mark.parametrize("path", ["/v1/team/queue-status", "/v2/nope", "/health"])
-def test_a_header_of_one_value_is_refused_twice(service, connect, name, path):
+def test_a_header_with_one_value_is_refused_if_sent_twice(service, connect, name, path):
     good = f"Bearer {service.key}".encode()
     first, second = (b"Bearer fc-other", good) if name[:1] in "Aa" else (b"a", b"a")
     other = {b"Authorization": good, b"Host": b"a"}
@@ -272,7 +272,7 @@ def test_a_body_of_great_depth_is_refused(service, start, depth):
     ],
     ids=lambda value: repr(value[:12]),
 )
-def test_the_fault_of_a_body_that_is_not_json_is_named(service, raw, message):
+def test_the_syntax_error_of_a_json_body_is_named(service, raw, message):
     [issue] = service.post("/v2/scrape", raw=raw).json["details"]
     assert issue["message"].startswith(message)
     assert "sys." not in issue["message"]
@@ -316,7 +316,7 @@ def test_a_body_over_10_mib_is_a_413(service):
     assert reply.json["success"] is False
 
 
-def test_nobody_is_told_to_send_a_body_over_10_mib(service, connect):
+def test_no_client_gets_a_100_continue_for_a_body_over_10_mib(service, connect):
     connection = connect(service)
     connection.sendall(
         b"POST /v2/scrape HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
@@ -386,7 +386,7 @@ NO_HTTP = {
 
 
 @pytest.mark.parametrize(("sent", "status"), NO_HTTP.values(), ids=NO_HTTP)
-def test_what_is_no_http_is_answered_in_json(service, connect, sent, status):
+def test_input_that_is_not_http_gets_a_json_error(service, connect, sent, status):
     connection = connect(service)
     connection.sendall(sent)
     with contextlib.closing(http.client.HTTPResponse(connection)) as answer:
@@ -426,7 +426,7 @@ def test_a_target_may_have_the_absolute_form(service, answer_of, target, status)
     assert answer_of(service, "GET", target).status == status
 
 
-def test_the_host_of_the_absolute_form_is_that_of_urls(service, site, answer_of):
+def test_urls_use_the_host_of_an_absolute_request_target(service, site, answer_of):
     target = "http://me@a.example:81/v2/batch/scrape"
     body = json.dumps({"urls": [site.url("/text")]}).encode()
     answer = answer_of(
@@ -491,7 +491,7 @@ def test_a_preflight_allows_any_origin_and_header(service, answer_of):
     assert "DELETE" in answer.headers["Access-Control-Allow-Methods"]
 
 
-def test_answers_allow_any_origin_and_tell_nothing_of_the_server(service):
+def test_responses_allow_any_origin_and_have_no_server_header(service):
     headers = service.get("/health").headers
     assert headers["Access-Control-Allow-Origin"] == "*"
     assert "Server" not in headers
@@ -525,7 +525,7 @@ def test_headers_that_drip_are_cut_off(service, connect):
     assert b" 408 " in received
 
 
-def test_connections_above_the_limit_are_closed_and_the_rest_served(
+def test_connections_above_the_limit_are_closed_and_the_others_served(
     start_service, connect
 ):
     service = start_service(SCRAPER_MAX_CONNECTIONS="20")

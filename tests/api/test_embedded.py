@@ -120,7 +120,7 @@ def test_a_document_of_another_site_is_not_fetched(service, web, spot):
     assert loss_of(found)["urls"] == [other.url("/locks.pdf")]
 
 
-def test_of_several_documents_none_is_read(service, web, spot):
+def test_an_empty_page_with_two_embedded_documents_reads_neither(service, web, spot):
     put(web, spot, "<embed src=locks.pdf><embed src=more.pdf>")
     found = scraped(service, web, spot)
     assert found["metadata"]["verdict"] == "empty_shell"

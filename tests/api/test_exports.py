@@ -176,7 +176,7 @@ def test_lines_are_the_pages_of_the_status_byte_for_byte(running, job):
     )
 
 
-def test_urls_of_files_are_those_of_the_service(running, job):
+def test_file_urls_use_the_host_of_the_service(running, job):
     stored = {"screenshot": "http://artefacts.invalid/artefacts/a.png", "metadata": {}}
     with ScriptedSite({"/": page()}) as site:
         other = finish(running, crawl(running, site.url("/"), limit=1))
@@ -186,7 +186,7 @@ def test_urls_of_files_are_those_of_the_service(running, job):
         assert f"{running.url}/artefacts/a.png" in text
 
 
-def test_a_table_has_no_formulas_and_every_text_as_it_is(running, job):
+def test_a_csv_export_escapes_formulas_and_keeps_every_text(running, job):
     found = fetch(running, job, "?format=csv")
     data = running.get(f"/v2/crawl/{job}").json["data"]
     assert found.headers["Content-Type"] == "text/csv; charset=utf-8"
@@ -293,7 +293,7 @@ def test_row_groups_are_bounded(running, large):
     assert max(sizes) <= 8 * 2**20 // ROW_BYTES + 2
 
 
-def test_errors_and_urls_are_those_of_their_lists(running, failing, job):
+def test_exported_errors_and_urls_equal_their_lists(running, failing, job):
     kind = "batch/scrape"
     errors = running.get(f"/v2/{kind}/{failing}/errors").json["errors"]
     assert len(errors) == 1
@@ -388,7 +388,7 @@ def test_a_range_of_another_version_is_the_whole(running, job):
 
 
 @pytest.mark.parametrize("range_", ["bytes=99999999-", "bytes=-0"])
-def test_a_range_behind_the_end_is_refused(running, job, range_):
+def test_a_range_past_the_end_is_refused(running, job, range_):
     size = len(fetch(running, job).body)
     found = fetch(running, job, Range=range_)
     assert found.status == 416
@@ -448,13 +448,13 @@ def test_a_format_without_its_library_is_refused(start_service, tmp_path):
     assert fetch(service, found, "?format=md").status == 200
 
 
-def test_jobs_of_nobody_and_of_others_are_not_found(running, job):
+def test_unknown_jobs_and_jobs_of_other_teams_are_not_found(running, job):
     assert fetch(running, UNKNOWN).status == 404
     assert fetch(running, "nonsense").status == 400
     assert fetch(running, job, key="fc-wrong").status == 401
 
 
-def test_a_running_job_has_what_is_stored_so_far(running):
+def test_an_export_of_a_running_job_has_the_stored_pages(running):
     with Gauge() as site:
         site.wait_s = 0
         url = f"http://{site.server_name}:{site.server_port}/p/"

@@ -114,7 +114,7 @@ def test_unknown_foreign_and_other_calls_are_not_found(shared, call, documented)
     assert give(shared, endpoint="search", jobId=search, **body).status == 200
 
 
-def test_a_failed_call_takes_none(shared):
+def test_a_failed_call_accepts_no_feedback(shared):
     assert shared.post("/v2/scrape", {"url": "http://127.0.0.2:9/x"}, key=KEYS[0])
     path = "/v2/team/activity?endpoint=scrape&limit=1"
 
@@ -145,7 +145,7 @@ def test_a_failed_call_takes_none(shared):
         ("bad", {"querySuggestions": "x", "jobId": UNKNOWN}, 400),
     ],
 )
-def test_the_rating_of_a_search_says_why(shared, call, rating, facts, status):
+def test_a_search_rating_needs_a_reason(shared, call, rating, facts, status):
     path = f"/v2/search/{call('search')}/feedback"
     reply = give(shared, path=path, rating=rating, **facts)
     assert reply.status == status, reply.json

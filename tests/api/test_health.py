@@ -137,14 +137,14 @@ def test_slashes_make_no_difference(service, path):
         "/healthy",
     ],
 )
-def test_below_it_is_nothing_else(service, path):
+def test_paths_below_health_are_404(service, path):
     reply = service.get(path, key=None)
     assert reply.status == 404
     assert reply.json == {"success": False, "error": NO_SUCH_PATH}
 
 
 @pytest.mark.parametrize("path", [*PATHS, "/health/live"])
-def test_it_is_only_read(service, path):
+def test_health_accepts_only_get_and_head(service, path):
     reply = service.post(path, {}, key=None)
     assert (reply.status, reply.headers["Allow"]) == (405, "GET, HEAD")
     reply = service.request("HEAD", path, key=None)
@@ -173,7 +173,7 @@ def test_a_full_disk(frail, disk):
     assert_recovers(frail)
 
 
-def test_a_disk_that_takes_nothing(frail):
+def test_a_disk_that_accepts_no_writes_makes_health_503(frail):
     limits = resource.prlimit(frail.pid, resource.RLIMIT_FSIZE)
     resource.prlimit(frail.pid, resource.RLIMIT_FSIZE, (0, limits[1]))
     try:
@@ -248,7 +248,7 @@ def test_a_browser_that_is_gone(frail, program):
     assert_recovers(frail)
 
 
-def test_a_browser_is_wanted_where_all_pages_need_one(start_service):
+def test_a_missing_browser_is_unhealthy_if_all_pages_need_a_browser(start_service):
     service = start_service(SCRAPER_RENDER="always", SCRAPER_CHROMIUM_PATH="/none/such")
     assert_fails(
         service, "browser", "no program is at SCRAPER_CHROMIUM_PATH (/none/such)"
@@ -275,7 +275,7 @@ def test_a_database_server_that_is_down(tmp_path):
 
 
 @pytest.mark.parametrize("is_abstract", [False, True])
-def test_systemd_is_told(start_service, tmp_path, is_abstract):
+def test_systemd_gets_ready_and_watchdog_messages(start_service, tmp_path, is_abstract):
     name = f"\0{tmp_path}" if is_abstract else str(tmp_path / "notify")
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
         manager.bind(name)
@@ -321,7 +321,7 @@ def test_a_check_that_hangs_fails_and_is_begun_once():
     asyncio.run(scenario())
 
 
-def test_a_check_within_its_limit_has_the_result_of_the_one_before():
+def test_a_running_check_reports_the_previous_result_within_its_limit():
     release = asyncio.Event()
     results = iter([None, Unhealthy("broken")])
 

@@ -238,7 +238,7 @@ def test_a_batch_is_paused_and_cancelled(running, gauge):
     }
 
 
-def test_streams_and_webhooks_tell_of_a_pause(running, gauge):
+def test_streams_and_webhooks_report_a_pause(running, gauge):
     with Receiver() as receiver:
         hook = {
             "url": receiver.url("/ok/control"),
@@ -583,7 +583,7 @@ def test_a_finished_job_takes_another_retention_only(running, site, kind):
     assert expiry(running, path) == [ends_at, ended_at]
 
 
-def test_a_running_job_is_kept_as_long_as_its_change_says(running, gauge):
+def test_a_change_of_retentionDays_applies_to_a_running_job(running, gauge):
     path = crawl_of(running, gauge, limit=3)
     assert change(running, path, retentionDays=0.5)["options"]["retentionDays"] == 0.5
     wait_until(lambda: status(running, path)["status"] == "completed")
@@ -591,7 +591,7 @@ def test_a_running_job_is_kept_as_long_as_its_change_says(running, gauge):
     assert ends_at - ended_at == pytest.approx(43_200, abs=1)
 
 
-def test_a_job_without_retention_takes_none(running, gauge):
+def test_a_job_with_zero_retention_refuses_retentionDays(running, gauge):
     path = crawl_of(running, gauge, limit=3, zeroDataRetention=True)
     reply = running.request("PATCH", path, {"retentionDays": 1})
     assert reply.status == 400

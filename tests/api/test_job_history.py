@@ -249,7 +249,9 @@ def test_new_jobs_never_shift_later_pages(shared, pages):
         ("kind=crawl&kind=map", ["kind", "once"]),
     ],
 )
-def test_a_bad_value_names_field_value_and_what_is_allowed(shared, query, parts):
+def test_the_error_of_a_bad_value_names_field_value_and_allowed_values(
+    shared, query, parts
+):
     reply = shared.get(f"/v2/jobs?{query}", key=KEYS[0])
     assert reply.status == 400
     assert reply.json["success"] is False
@@ -278,7 +280,7 @@ def test_the_list_needs_a_key_and_is_not_in_v1(shared):
 # -- one job -------------------------------------------------------------------------
 
 
-def test_one_job_has_its_options_without_secrets(shared, pages):
+def test_a_job_shows_its_options_without_secrets(shared, pages):
     secret, hook = "secret-of-a-header", {"X-Hook": "secret-of-a-hook"}
     body = {
         "url": pages.url("/"),
@@ -365,7 +367,7 @@ def delete(service, job_id):
     assert (reply.status, reply.json) == (200, {"success": True})
 
 
-def test_a_deleted_job_leaves_nothing_readable(shared, pages):
+def test_no_route_reads_a_deleted_job(shared, pages):
     body = {"url": pages.url("/"), "webhook": "http://127.0.0.2:9/"}
     job_id = post(shared, "/v2/crawl", body, KEYS[1])["id"]
     ended_by(shared, f"/v2/crawl/{job_id}", KEYS[1])
@@ -378,7 +380,7 @@ def test_a_deleted_job_leaves_nothing_readable(shared, pages):
     wait_until(lambda: rows_of(shared, job_id) == {})
 
 
-def test_a_deleted_single_call_leaves_nothing_readable(shared, pages):
+def test_no_route_reads_a_deleted_single_call(shared, pages):
     reply = post(shared, "/v2/scrape", {"url": pages.url("/2")}, KEYS[1])
     scrape_id = reply["data"]["metadata"]["scrapeId"]
     wait_until(lambda: shared.get(f"/v2/jobs/{scrape_id}", key=KEYS[1]).status == 200)
@@ -386,7 +388,7 @@ def test_a_deleted_single_call_leaves_nothing_readable(shared, pages):
     assert_nothing_is_readable(shared, scrape_id, "scrape")
 
 
-def test_a_running_job_is_cancelled_and_writes_nothing_more(shared, site):
+def test_deleting_a_running_job_cancels_it_and_ends_its_writes(shared, site):
     urls = [site.url("/text") for _ in range(40)] + [site.held() for _ in range(4)]
     body = {"urls": urls, "maxAge": 0, "timeout": 300_000}
     job_id = post(shared, "/v2/batch/scrape", body, KEYS[1])["id"]
@@ -513,7 +515,7 @@ def test_only_the_second_version_has_the_option(shared, pages):
         assert reply.json["details"][0]["keys"] == ["retentionDays"]
 
 
-def test_a_failed_call_without_retention_says_nothing_of_the_page(shared, site):
+def test_a_failed_call_with_zero_retention_stores_no_url(shared, site):
     path = "/v2/jobs?kind=scrape&limit=1"
     before = read(shared, path)["jobs"]
     body = {"url": site.url("/redirect-loop"), "zeroDataRetention": True}

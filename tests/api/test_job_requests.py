@@ -127,7 +127,7 @@ def test_option_of_a_crawl_is_read(api, key, value, attribute, expected):
         (v2, {"prompt": "the docs"}, "prompt", "the docs"),
     ],
 )
-def test_option_of_one_version_is_read(api, body, attribute, expected):
+def test_an_option_that_only_one_version_has_is_read(api, body, attribute, expected):
     assert getattr(crawl(api, **body), attribute) == expected
 
 
@@ -255,7 +255,7 @@ def test_options_of_pages_stand_below_scrape_options(api):
 
 
 @BOTH
-def test_rules_for_sites_stand_in_one_place(api):
+def test_site_rules_in_both_crawl_and_scrape_options_are_refused(api):
     rules = {"blacklist": ["b.com"]}
     (issue,) = issues_of(
         crawl, api, threatProtection=rules, scrapeOptions={"threatProtection": rules}
@@ -264,7 +264,7 @@ def test_rules_for_sites_stand_in_one_place(api):
 
 
 @BOTH
-def test_options_of_pages_stand_beside_the_urls_of_a_batch(api):
+def test_a_batch_body_has_page_options_at_its_top_level(api):
     request = batch(
         api,
         formats=["links"],
@@ -285,7 +285,7 @@ def test_options_of_pages_stand_beside_the_urls_of_a_batch(api):
 
 
 @pytest.mark.parametrize(("api", "flag"), [(v1, {"ignoreInvalidURLs": True}), (v2, {})])
-def test_bad_addresses_are_left_out_where_asked(api, flag):
+def test_invalid_urls_are_left_out_with_ignoreInvalidURLs(api, flag):
     request = batch(api, urls=["ftp://a.com", "b.com", ""], **flag)
     assert request.options.urls == ("http://b.com",)
     assert request.invalid_urls == ("ftp://a.com", "")
@@ -294,7 +294,7 @@ def test_bad_addresses_are_left_out_where_asked(api, flag):
 @pytest.mark.parametrize(
     ("api", "flag"), [(v1, {}), (v2, {"ignoreInvalidURLs": False})]
 )
-def test_bad_addresses_are_refused_at_their_paths(api, flag):
+def test_invalid_urls_are_refused_at_their_paths(api, flag):
     issues = issues_of(batch, api, urls=["ftp://a.com", "b.com", ""], **flag)
     assert [issue.path for issue in issues] == [("urls", 0), ("urls", 2)]
     assert batch(api, **flag).invalid_urls is None
@@ -302,7 +302,7 @@ def test_bad_addresses_are_refused_at_their_paths(api, flag):
 
 @BOTH
 @pytest.mark.parametrize("urls", [[], ["ftp://a.com", "x"]])
-def test_batch_without_a_valid_address_is_refused(api, urls):
+def test_a_batch_without_a_valid_url_is_refused(api, urls):
     (issue,) = issues_of(batch, api, urls=urls, ignoreInvalidURLs=True)
     assert issue.path == ("urls",)
     assert issue.message.startswith("No valid URLs provided")
@@ -351,7 +351,7 @@ def test_attribute_has_a_name_on_the_wire(api, attribute, name):
     assert api.wire_name(attribute) == name
 
 
-def test_what_the_python_client_sends_to_v1_is_accepted():
+def test_v1_accepts_the_bodies_of_the_python_client():
     params = client.V1CrawlParams(
         includePaths=["a"],
         maxDepth=2,
@@ -367,7 +367,7 @@ def test_what_the_python_client_sends_to_v1_is_accepted():
     assert (options.max_path_depth, options.sitemap) == (2, "skip")
 
 
-def test_what_the_python_client_sends_to_v2_is_accepted():
+def test_v2_accepts_the_bodies_of_the_python_client():
     hook = types.WebhookConfig(url=URL, events=["page"], metadata={"a": "b"})
     scrape = types.ScrapeOptions(formats=["markdown", "links"], only_main_content=True)
     body = _prepare_crawl_request(

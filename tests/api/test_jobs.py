@@ -132,7 +132,7 @@ def two_teams(start_service):
 
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("kind", ["crawl", "batch/scrape"])
-def test_a_start_answers_at_once_with_id_and_address(service, site, version, kind):
+def test_starting_a_job_returns_its_id_and_url_at_once(service, site, version, kind):
     held = site.held()
     body = {"url": held, **FRESH} if kind == "crawl" else {"urls": [held], "maxAge": 0}
     reply = service.post(f"/{version}/{kind}", body)
@@ -182,7 +182,7 @@ def test_a_start_answers_at_once_with_id_and_address(service, site, version, kin
     ],
     ids=["own host", "trusted proxy", "two proxies", "unknown proxy", "public address"],
 )
-def test_addresses_are_those_that_the_caller_can_reach(
+def test_urls_in_responses_use_the_host_that_the_client_reached(
     start_service, service, site, settings, headers, base
 ):
     service = start_service(**settings) if settings else service
@@ -282,7 +282,9 @@ def test_the_limit_is_exact(service, site, crawl, limit, concurrency):
 @pytest.mark.parametrize(
     ("limit", "delivered"), [(10, 10), (30, 30), (48, 48), (50, 48)]
 )
-def test_a_failed_page_gives_its_place_to_the_next(service, crawl, limit, delivered):
+def test_a_failed_page_does_not_count_towards_the_limit(
+    service, crawl, limit, delivered
+):
     name = new("60-flaky5")
     path = crawl(name, limit=limit)
     status, documents = completed(service, path)
@@ -363,7 +365,7 @@ def test_options_choose_among_links(service, site, crawl, options, expected):
     assert {path.rstrip("/") for path in found} == {p.rstrip("/") for p in expected}
 
 
-def test_similar_addresses_can_be_told_apart(service, site, crawl):
+def test_deduplicateSimilarURLs_false_keeps_similar_urls(service, site, crawl):
     start = site.url(html(links_to("/html/a", "/html/a/")))
     _, documents = completed(service, crawl(start, deduplicateSimilarURLs=False))
     assert len(documents) == 3
@@ -379,7 +381,7 @@ def test_dots_in_a_path_do_not_lead_out_of_the_start_path(service, site, crawl, 
 @pytest.mark.parametrize(
     "bad", ["http://[", "http://[::1", "http://a:99999/", "http://a:b/", "//[", "\\["]
 )
-def test_a_link_that_is_no_address_does_no_harm(service, site, crawl, bad):
+def test_an_invalid_link_is_ignored(service, site, crawl, bad):
     start = site.url(html(links_to(bad, "/html/a")))
     path = crawl(start)
     _, documents = completed(service, path)
@@ -431,7 +433,7 @@ def test_max_concurrency_is_how_many_pages_are_open_at_once(
     assert gauge.most == most
 
 
-def test_a_delay_takes_pages_one_after_the_other(service, crawl, gauge):
+def test_a_delay_fetches_pages_one_after_another(service, crawl, gauge):
     path = crawl(gauge.url("/p/"), delay=0.05, maxConcurrency=5)
     _, documents = completed(service, path)
     assert len(documents) == gauge.pages
@@ -496,9 +498,7 @@ def test_next_repeats_limit_and_has_the_path_of_the_request(finished):
         assert found["next"] == f"{service.url}{path}?skip=7&limit=3"
 
 
-def test_an_empty_chunk_of_a_running_job_that_was_asked_for_has_no_next(
-    service, site, crawl
-):
+def test_an_empty_chunk_of_a_running_job_has_no_next(service, site, crawl):
     path = crawl(site.held(), **PATIENT)
     for query in ("?skip=0", "?skip=5", "?skip=5&limit=2"):
         found = read(service, path + query)
@@ -566,7 +566,7 @@ ROUTES = [
 
 
 @pytest.mark.parametrize(("method", "route"), ROUTES)
-def test_bad_and_unknown_ids_are_told_apart(service, method, route):
+def test_invalid_ids_and_unknown_ids_get_different_errors(service, method, route):
     for bad in ("x", "1", "0b5f0a3e-41b1-4f0e-8a59", UNKNOWN + "0", "%27--"):
         reply = service.request(method, route.format(bad))
         assert error_of(reply, 400).startswith("Invalid job ID format")
@@ -604,7 +604,7 @@ def test_a_job_of_another_team_does_not_exist_on_any_route(
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_cancelled_crawl_fetches_nothing_more(service, site, crawl, version):
+def test_a_cancelled_crawl_fetches_no_further_page(service, site, crawl, version):
     name = new("60-slow500")
     path = crawl(name, version, maxConcurrency=2)
     wait_until(lambda: read(service, path)["completed"] >= 3)
@@ -623,7 +623,7 @@ def test_a_cancelled_crawl_fetches_nothing_more(service, site, crawl, version):
     assert asked.total() < 60
 
 
-def test_a_slow_page_holds_up_neither_cancel_nor_other_jobs(start_service, site, crawl):
+def test_a_slow_page_delays_neither_cancel_nor_other_jobs(start_service, site, crawl):
     service = start_service()
     held = site.held()
     path = crawl(held, service=service, **PATIENT)
@@ -672,7 +672,7 @@ def test_a_cancelled_batch_stays_cancelled(service, site, batch):
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_what_is_completed_cannot_be_cancelled(service, site, crawl, batch, version):
+def test_a_completed_job_cannot_be_cancelled(service, site, crawl, batch, version):
     jobs = {
         "Crawl": crawl(new("3"), version),
         "Batch": batch([site.url("/text")], version),
@@ -806,7 +806,7 @@ def test_a_crawl_that_has_ended_is_not_active(two_teams, crawl):
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_batch_gives_one_result_per_entry(service, site, batch, version):
+def test_a_batch_returns_one_result_per_url(service, site, batch, version):
     text, echo = site.url("/text?jobs"), site.url("/echo?jobs")
     given = [text, echo, text, site.url("/drop"), text, site.url("/redirect/1?to=/rss")]
     path = batch(given, version, formats=["markdown"])
@@ -838,7 +838,7 @@ def test_links_on_the_pages_of_a_batch_are_not_followed(service, site, batch):
         ("v1", {"ignoreInvalidURLs": False}, False),
     ],
 )
-def test_bad_addresses_are_left_out_or_refused(service, site, version, flag, invalid):
+def test_invalid_urls_are_left_out_or_refused(service, site, version, flag, invalid):
     good, bad = site.url("/text"), ["ftp://a.example/x", ""]
     body = {"urls": [bad[0], good, bad[1]], "maxAge": 0, **flag}
     reply = service.post(f"/{version}/batch/scrape", body)
@@ -857,7 +857,7 @@ def test_bad_addresses_are_left_out_or_refused(service, site, version, flag, inv
 
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("urls", [[], ["ftp://a.example", "http://"]])
-def test_a_batch_without_a_good_address_is_refused(service, version, urls):
+def test_a_batch_without_a_valid_url_is_refused(service, version, urls):
     body = {"urls": urls, "ignoreInvalidURLs": True}
     [detail] = details_of(service.post(f"/{version}/batch/scrape", body))
     assert detail["path"] == ["urls"]
@@ -871,7 +871,7 @@ def append(service, version, job_id, urls, **options):
 
 @pytest.mark.full(keep=1)
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_batch_takes_more_addresses(service, site, batch, version):
+def test_a_batch_accepts_further_urls(service, site, batch, version):
     text = site.url("/text?append")
     path = batch([site.url("/delay/1"), text], version)
     held = site.held()
@@ -894,7 +894,9 @@ def test_a_batch_takes_more_addresses(service, site, batch, version):
     assert Counter(sources(documents))[text] == 3
 
 
-def test_added_addresses_are_scraped_as_their_own_request_says(service, site, batch):
+def test_added_urls_are_scraped_with_the_options_of_their_own_request(
+    service, site, batch
+):
     path = batch([site.url("/article?one")], formats=["markdown"])
     ended(service, path)
     urls = [site.url("/article?two")]
@@ -904,7 +906,7 @@ def test_added_addresses_are_scraped_as_their_own_request_says(service, site, ba
     assert set(second) == {"links", "metadata"}
 
 
-def test_added_addresses_may_not_ask_for_what_is_not_available(service, site, batch):
+def test_added_urls_may_not_request_unavailable_formats(service, site, batch):
     path = batch([site.url("/text")])
     ended(service, path)
     urls = [site.url("/rss")]
@@ -913,7 +915,9 @@ def test_added_addresses_may_not_ask_for_what_is_not_available(service, site, ba
     assert read(service, path)["total"] == 1
 
 
-def test_added_addresses_change_nothing_for_the_whole_batch(service, site, batch):
+def test_a_request_that_adds_urls_may_not_change_options_of_the_batch(
+    service, site, batch
+):
     path, urls = batch([site.url("/text")]), [site.url("/rss")]
     reply = append(service, "v2", id_of(path), urls, keepSources=True)
     [detail] = details_of(reply)
@@ -925,7 +929,7 @@ def test_added_addresses_change_nothing_for_the_whole_batch(service, site, batch
         assert "warning" not in append(service, "v2", id_of(path), urls).json
 
 
-def test_added_addresses_prolong_no_batch_without_retention(service, site, batch):
+def test_added_urls_do_not_prolong_a_batch_with_zero_retention(service, site, batch):
     path = batch([site.url("/text")], zeroDataRetention=True)
     before = completed(service, path)[0]["expiresAt"]
     reply = append(service, "v2", id_of(path), [site.url("/rss")], retentionDays=9)
@@ -935,7 +939,7 @@ def test_added_addresses_prolong_no_batch_without_retention(service, site, batch
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_batch_that_was_cancelled_or_is_unknown_takes_none(
+def test_a_cancelled_or_unknown_batch_accepts_no_urls(
     service, site, batch, crawl, version
 ):
     urls = [site.url("/text")]
@@ -1034,9 +1038,7 @@ def test_a_refused_request_does_not_use_its_key(
     assert post_with_key(service, version, kind, used).status == 200
 
 
-def test_an_idempotency_key_counts_for_addresses_that_are_added(
-    service, site, batch, post_with_key
-):
+def test_an_idempotency_key_applies_to_added_urls(service, site, batch, post_with_key):
     path = batch([site.url("/text")])
     used = str(uuid.uuid4())
     options = {"appendToId": id_of(path), "maxAge": 0}
@@ -1145,7 +1147,7 @@ def test_wrong_options_of_pages_are_named_below_scrape_options(
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_pattern_that_is_none_is_the_error(service, version):
+def test_an_invalid_pattern_is_an_error_at_its_path(service, version):
     body = {"url": "http://a.example", "excludePaths": ["a", "(b"]}
     reply = service.post(f"/{version}/crawl", body)
     start = "excludePaths.1: not a regular expression"
@@ -1157,7 +1159,7 @@ def test_a_pattern_that_is_none_is_the_error(service, version):
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_pages_of_a_crawl_are_scraped_as_asked(service, crawl, version):
+def test_pages_of_a_crawl_are_scraped_with_the_scrape_options(service, crawl, version):
     options = {
         "formats": ["links", "html"],
         "excludeTags": ["h1"],

@@ -128,7 +128,7 @@ def test_earlier_keys_and_keys_of_the_settings_may_do_all(scoped):
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
-def test_the_public_client_says_that_the_key_does_not_suffice(scoped, pages):
+def test_the_public_client_raises_an_error_that_names_the_missing_scope(scoped, pages):
     client = Firecrawl(api_key=scoped.keys["read"], api_url=scoped.url)
     with pytest.raises(UnauthorizedError, match="needs an API key with the scope"):
         client.scrape(pages.url("/"))

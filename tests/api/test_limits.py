@@ -138,7 +138,7 @@ def team(running):
 # -- credits ------------------------------------------------------------------------------
 
 
-def test_parallel_scrapes_spend_what_there_is_and_no_more(team, pages):
+def test_parallel_scrapes_never_overspend_the_balance(team, pages):
     poor = team("--credits", "20")
     statuses = poor.together(200, lambda: poor.scrape(pages.url("/p/1")))
     assert statuses == {200: 20, 402: 180}
@@ -210,7 +210,9 @@ def test_no_target_of_a_monitor_is_on_a_blocked_site(team):
         assert rich.post("/v2/monitor", body).status == 403
 
 
-def test_a_page_dearer_than_what_is_left_is_neither_charged_nor_given(team, pages):
+def test_a_page_above_the_remaining_credits_is_neither_charged_nor_returned(
+    team, pages
+):
     poor = team("--credits", "2")
     reply = poor.scrape(pages.url("/pdf"))
     assert reply.status == 402
@@ -229,7 +231,7 @@ def test_a_map_costs_one_credit(team, pages):
     assert (poor.remaining(), poor.charged()) == (0, 1)
 
 
-def test_a_job_gives_back_what_it_did_not_need(team, pages):
+def test_a_job_returns_unused_credits(team, pages):
     poor = team("--credits", "30")
     path = poor.start(
         "crawl", url=pages.url("/with-pdf"), limit=20, crawlEntireDomain=True
@@ -260,7 +262,7 @@ def test_a_limit_that_cannot_be_paid_is_refused_before_it_is_checked(team, pages
     assert poor.post("/v2/crawl", body, headers=headers).status == 409
 
 
-def test_a_crawl_without_limit_has_what_remains_as_its_limit(team, pages):
+def test_a_crawl_without_limit_is_limited_by_the_remaining_credits(team, pages):
     poor = team("--credits", "7")
     path = poor.start("crawl", url=pages.url("/"))
     assert poor.scrape(pages.url("/p/1")).status in {200, 402}
@@ -283,7 +285,7 @@ def test_pages_that_fail_cost_nothing_in_a_batch(team, pages):
     assert (poor.remaining(), poor.charged()) == (1, 5)
 
 
-def test_a_page_of_a_job_that_cannot_be_paid_is_one_of_its_errors(team, pages):
+def test_a_page_that_the_team_cannot_pay_is_an_error_of_the_job(team, pages):
     poor = team("--credits", "2")
     path = poor.start(
         "batch/scrape", urls=[pages.url("/pdf"), pages.url("/p/1")], maxAge=0
@@ -306,7 +308,7 @@ def test_a_cancelled_job_gives_its_credits_back(team, site):
     assert poor.remaining() == 49
 
 
-def test_added_addresses_are_paid_too(team, pages):
+def test_added_urls_cost_credits(team, pages):
     poor = team("--credits", "3")
     urls = [pages.url("/p/1")] * 2
     path = poor.start("batch/scrape", urls=urls, maxAge=0)
@@ -318,7 +320,7 @@ def test_added_addresses_are_paid_too(team, pages):
     assert (poor.remaining(), poor.charged()) == (0, 3)
 
 
-def test_a_caller_who_leaves_pays_nothing(team, site):
+def test_a_client_that_disconnects_pays_nothing(team, site):
     poor = team("--credits", "2")
     with pytest.raises(TimeoutError):
         _call_and_leave(poor, site.url("/delay/30"))
@@ -362,7 +364,7 @@ def test_credits_add_up_after_a_crash(start_service, tmp_path, site):
     wait_until(lambda: poor.remaining() == 67)
 
 
-def test_a_team_without_balance_may_spend_what_it_likes(team, pages):
+def test_a_team_without_a_balance_has_no_spending_limit(team, pages):
     rich = team()
     assert rich.remaining() == UNLIMITED
     assert rich.scrape(pages.url("/p/1")).status == 200
@@ -373,7 +375,7 @@ def test_a_team_without_balance_may_spend_what_it_likes(team, pages):
 # -- rates ----------------------------------------------------------------------------------
 
 
-def test_of_parallel_calls_as_many_pass_as_the_rate_says(team, pages):
+def test_parallel_calls_pass_up_to_the_rate_limit(team, pages):
     busy = team("--rate", "scrape=20")
     statuses = busy.together(200, lambda: busy.scrape(pages.url("/p/1")))
     assert statuses == {200: 20, 429: 180}
@@ -401,7 +403,9 @@ def test_modes_have_rates_of_their_own(team, pages):
     assert busy.post("/v1/crawl", good, headers=used).status == 200
 
 
-def test_keys_of_one_team_share_its_rate_and_others_have_their_own(team, pages):
+def test_keys_of_one_team_share_a_rate_limit_and_other_teams_have_their_own(
+    team, pages
+):
     busy, other = team("--rate", "map=2"), team("--rate", "map=2")
     second = busy.further_key()
     body = {"url": pages.url("/p/1")}
@@ -413,7 +417,9 @@ def test_keys_of_one_team_share_its_rate_and_others_have_their_own(team, pages):
 
 
 @pytest.mark.slow
-def test_the_rate_outlasts_a_restart_and_holds_for_all_teams(start_service, tmp_path):
+def test_the_rate_limit_survives_a_restart_and_applies_to_all_teams(
+    start_service, tmp_path
+):
     limits = {"SCRAPER_RATE_LIMITS": "account=3"}
     service = start_service(**limits)
     path = "/v2/team/queue-status"
@@ -468,7 +474,7 @@ def test_jobs_and_scrapes_of_a_team_share_its_concurrency(team, gauge):
     assert min(firsts.count("a"), firsts.count("b")) >= 3
 
 
-def test_a_team_at_its_limit_holds_up_no_other(team, gauge, site):
+def test_a_team_at_its_limit_does_not_delay_other_teams(team, gauge, site):
     narrow, other = team("--concurrency", "1"), team("--concurrency", "1")
     gauge.gate.clear()
     urls = [gauge.url(f"/{n}") for n in range(500)]
@@ -486,7 +492,7 @@ def test_a_team_at_its_limit_holds_up_no_other(team, gauge, site):
     narrow.service.request("DELETE", path, key=narrow.key)
 
 
-def test_a_scrape_that_waits_too_long_for_its_place_ends_in_time(team, gauge):
+def test_a_scrape_that_waits_too_long_for_a_permit_times_out(team, gauge):
     narrow = team("--concurrency", "1")
     gauge.gate.clear()
     with concurrent.futures.ThreadPoolExecutor(1) as threads:
@@ -519,7 +525,7 @@ def test_two_processes_share_the_concurrency_of_a_team(start_service, tmp_path, 
 
 
 @pytest.mark.full
-def test_more_scrapes_than_may_wait_are_answered_429(start_service, tmp_path, gauge):
+def test_scrapes_above_the_queue_limit_get_a_429(start_service, tmp_path, gauge):
     service = start_service(SCRAPER_MAX_QUEUED_SCRAPES="2", SCRAPER_MAX_ACTIVE_JOBS="2")
     narrow = Team(service, tmp_path, "--concurrency", "1")
     gauge.gate.clear()
@@ -541,7 +547,9 @@ def test_more_scrapes_than_may_wait_are_answered_429(start_service, tmp_path, ga
 
 
 @pytest.mark.slow
-def test_a_team_with_many_jobs_leaves_room_for_another(start_service, tmp_path, gauge):
+def test_a_team_with_many_jobs_leaves_capacity_to_another_team(
+    start_service, tmp_path, gauge
+):
     service = start_service(SCRAPER_MAX_RUNNING_JOBS="4")
     many, few = Team(service, tmp_path), Team(service, tmp_path)
     gauge.wait_s = 0.3
@@ -603,7 +611,7 @@ def test_a_caller_cannot_allow_a_blocked_site(team, pages):
         assert (reply.status, reply.json) == (403, REFUSED)
 
 
-def test_a_crawl_skips_links_to_blocked_sites_and_says_why(team, pages):
+def test_a_crawl_skips_links_to_blocked_sites_and_names_the_reason(team, pages):
     rich = team()
     url = pages.url("/out")
     path = rich.start("crawl", url=url, crawlEntireDomain=True, allowExternalLinks=True)

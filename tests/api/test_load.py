@@ -42,7 +42,7 @@ def send_and_leave(service, url):
     return connection
 
 
-def test_callers_who_leave_free_their_places(start_service, site):
+def test_clients_that_disconnect_free_their_permits(start_service, site):
     service = start_service(SCRAPER_HOST_CONCURRENCY="2")
     site.forget()
     connections = [send_and_leave(service, site.url("/delay/600")) for _ in range(20)]
@@ -57,7 +57,7 @@ def test_callers_who_leave_free_their_places(start_service, site):
     assert "Traceback" not in service.stderr
 
 
-def test_more_scrapes_than_places_are_answered_429(start_service, site):
+def test_scrapes_above_the_pending_limit_get_a_429(start_service, site):
     service = start_service(SCRAPER_MAX_PENDING_SCRAPES="3")
     held = site.held()
     waiting = [send_and_leave(service, held) for _ in range(3)]
@@ -74,7 +74,7 @@ def test_more_scrapes_than_places_are_answered_429(start_service, site):
 
 @pytest.mark.full(keep=2)
 @pytest.mark.parametrize("name", HOSTILE)
-def test_a_hostile_page_ends_and_good_pages_beside_it_succeed(service, site, name):
+def test_a_hostile_page_ends_and_other_pages_succeed_meanwhile(service, site, name):
     piece, count = HOSTILE[name]
     query = urllib.parse.urlencode({"body": piece, "count": count})
     hostile = {

@@ -69,7 +69,7 @@ def test_the_start_comes_first_then_sitemaps_then_links(find, small):
     assert find(small, version="v1") == ["", *LISTED, "/linked"]
 
 
-def test_v2_tells_what_is_known_of_an_address(service, small):
+def test_v2_returns_title_and_description_of_a_url(service, small):
     links = service.post("/v2/map", {"url": small.url("/")}).json["links"]
     start = {"url": small.address, "title": "Home", "description": "What we do"}
     assert links[0] == start
@@ -136,7 +136,7 @@ def test_v1_options(find, small, options, expected):
     assert find(small, version="v1", **options) == expected
 
 
-def test_what_is_not_below_the_path_of_the_start_is_left_out(find, small):
+def test_urls_outside_the_path_of_the_start_url_are_left_out(find, small):
     inside = ["/docs", "/docs/b", "/docs/a", "/docs/linked"]
     assert find(small, "/docs/") == inside
     every = find(small, "/docs/", filterByPath=False)
@@ -163,7 +163,7 @@ def test_what_is_not_below_the_path_of_the_start_is_left_out(find, small):
     ],
     ids=str,
 )
-def test_what_is_wrong_is_named(service, version, body, path):
+def test_invalid_map_options_are_named(service, version, body, path):
     body = {"url": "http://a.example", **body}
     reply = service.post(f"/{version}/map", body)
     assert reply.status == 400
@@ -240,7 +240,7 @@ def test_a_broken_sitemap_costs_itself(service):
         assert service.stderr.count(failed) == 2
 
 
-def test_every_sitemap_that_is_lost_is_told_of(service):
+def test_every_sitemap_that_fails_causes_a_warning(service):
     pages = {
         "/": page(),
         "/robots.txt": text("Sitemap: {site}/round.xml\n"),
@@ -315,7 +315,7 @@ def memory_mb(service):
 
 
 @pytest.mark.slow
-def test_a_hundred_thousand_addresses_are_ranked_in_bounded_memory(own):
+def test_a_hundred_thousand_urls_are_ranked_in_bounded_memory(own):
     per = 10_000
     pages = {"/": page("/x"), "/robots.txt": text("Sitemap: {site}/i.xml\n")}
     names = [f"/m/{number}.xml" for number in range(COUNT // per)]
@@ -369,7 +369,7 @@ def test_headers_of_the_caller_go_to_the_site(service, site):
     assert dict(request["headers"])["x-map"] == "yes"
 
 
-def test_what_crawls_of_the_team_have_found_is_known(own):
+def test_a_map_contains_urls_that_crawls_of_the_team_have_found(own):
     pages = {
         "/": page("/a"),
         "/a": page("/b", title="Prices of all sorts", head=ABOUT),
@@ -408,7 +408,7 @@ def leave(service, body):
     return connection
 
 
-def test_callers_who_leave_end_the_work_and_few_run_at_a_time(own, site):
+def test_maps_end_when_clients_disconnect_and_few_run_at_a_time(own, site):
     site.forget()
     body = {"url": site.held(), "sitemap": "skip", "timeout": 300_000}
 

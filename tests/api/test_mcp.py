@@ -43,7 +43,7 @@ def web():
         yield found
 
 
-def test_a_page_that_lost_a_part_has_a_line_about_it(service):
+def test_a_page_that_lost_a_part_has_a_line_about_the_loss(service):
     words = " ".join(map(str, range(3000)))
     body = answer(gzip.compress(words.encode())[:-500], Content_Encoding="gzip")
     with ScriptedSite({"/": body}) as site:
@@ -151,13 +151,13 @@ def test_tools_have_names_schemas_and_hints(service):
         ({"jsonrpc": "2.0", "id": 1, "method": "tools/call"}, 200, -32602),
     ],
 )
-def test_bad_messages_are_told(service, message, status, code):
+def test_bad_messages_get_a_json_rpc_error(service, message, status, code):
     raw = message if isinstance(message, bytes) else None
     reply = send(service, None if raw else message, raw=raw)
     assert (reply.status, reply.json["error"]["code"]) == (status, code)
 
 
-def test_notifications_and_responses_have_no_answer(service):
+def test_notifications_and_responses_get_no_response(service):
     for message in (
         {"jsonrpc": "2.0", "method": "notifications/initialized"},
         {"jsonrpc": "2.0", "id": 3, "result": {}},
@@ -179,7 +179,7 @@ def test_arrays_are_of_the_first_revision_only(service):
     assert (reply.status, reply.json["error"]["code"]) == (400, -32022)
 
 
-def test_messages_of_an_array_are_answered_at_the_same_time(service, site):
+def test_messages_of_a_json_array_run_in_parallel(service, site):
     held = [site.held(), site.held()]
     messages = [
         {
@@ -210,7 +210,7 @@ def test_messages_of_an_array_are_answered_at_the_same_time(service, site):
         {"_meta": {}},
     ],
 )
-def test_the_newest_revision_wants_headers_that_say_the_same(service, changed):
+def test_the_newest_revision_requires_headers_that_match_the_body(service, changed):
     version = "2026-07-28"
     meta = {"io.modelcontextprotocol/protocolVersion": version}
     params = {"name": "firecrawl_credit_usage", "_meta": changed.pop("_meta", meta)}
@@ -255,7 +255,7 @@ def test_operators_choose_tools_origins_and_the_usual_budget(start_service, web)
     assert count_tokens(found["markdown"]) < 300
 
 
-def test_it_can_be_switched_off(start_service):
+def test_mcp_can_be_switched_off(start_service):
     service = start_service(SCRAPER_MCP="false")
     assert service.post("/mcp", {}).status == 404
     assert service.post("/v2/mcp", {}).status == 404
@@ -264,7 +264,7 @@ def test_it_can_be_switched_off(start_service):
 # -- tools ------------------------------------------------------------------------------
 
 
-def test_a_scrape_is_short_and_has_what_was_asked_for(service, web):
+def test_a_scrape_returns_only_requested_formats_and_short_metadata(service, web):
     found = call(service, "scrape", url=web.url("/a"))
     assert found.keys() == {"markdown", "metadata"}
     assert found["metadata"].keys() <= {
@@ -322,7 +322,7 @@ def test_formats_beyond_the_budget_are_left_out_and_named(service, web):
     assert "markdown" in found
 
 
-def test_a_map_is_read_in_parts_of_its_first_answer(service, web):
+def test_all_parts_of_a_map_come_from_one_fetch(service, web):
     given = {"url": web.url("/many"), "sitemap": "skip", "limit": 250}
     parts = whole(service, "map", **given, maxTokens=SIZE)
     urls = [link["url"] for part in parts for link in part["links"]]
@@ -480,7 +480,7 @@ def test_a_cursor_belongs_to_its_tool_and_its_team(start_service, web):
         ("parse", {"filePath": "a.zip", "contentType": "x/y"}, "Correct the arguments"),
     ],
 )
-def test_what_fails_says_what_to_do_next(service, tool, arguments, step):
+def test_a_failed_tool_call_names_the_next_step(service, tool, arguments, step):
     found = call(service, tool, **arguments)
     keys = {"error", "next"} | ({"code"} if step != "Check the id" else set())
     assert found.keys() == keys
@@ -584,7 +584,7 @@ def read_all(body, key, size):
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(PAGES, max_size=5), st.integers(200, 1200))
-def test_no_answer_is_too_large_and_no_markdown_is_lost(pages, size):
+def test_no_tool_result_is_too_large_and_no_markdown_is_lost(pages, size):
     body = json.dumps({"success": True, "data": pages}).encode()
     found = read_all(body, "data", size)
     texts = [item.get("markdown") or "" for answer in found for item in answer["data"]]
@@ -643,7 +643,7 @@ def test_a_number_without_end_is_no_json(service):
     ("origin", "status"),
     [("http://evil.example:80", 403), ("http://127.0.0.1:80", 200)],
 )
-def test_without_keys_a_name_that_leads_here_is_no_origin(
+def test_an_origin_with_a_host_name_is_refused_if_keys_are_off(
     start_service, origin, status
 ):
     service = start_service(SCRAPER_AUTH_ENABLED="false")

@@ -235,7 +235,7 @@ NOT_FOUND = f'{{"success":false,"error":"{NO_SUCH_PATH}"}}'
     "header",
     ["Forwarded", "Origin", "Via", "X-Forwarded-For", "X-Forwarded-Proto", "X-Real-IP"],
 )
-def test_callers_behind_a_proxy_need_the_key(measured, header):
+def test_metrics_read_through_a_proxy_need_the_key(measured, header):
     asked = {header: "10.0.0.9"}
     assert read(measured, **asked)[::2] == (404, NOT_FOUND)
     for wrong in ("Bearer x", f"Basic {KEY}", KEY, "Bearer fc-test-key", "Bearer é"):
@@ -318,7 +318,7 @@ def test_off_looks_as_refused(start_service):
     assert "/metrics" not in service.get("/openapi.json").json["paths"]
 
 
-def test_open_needs_nothing(start_service):
+def test_open_metrics_need_no_key(start_service):
     service = start_service(SCRAPER_METRICS="open")
     assert read(service, Via="1.1 proxy")[0] == 200
     assert service.post("/metrics", {}).status == 405
@@ -328,7 +328,7 @@ def test_open_needs_nothing(start_service):
 # -- without a database --------------------------------------------------------------------
 
 
-def test_it_answers_while_the_database_does_not(start_service, tmp_path):
+def test_metrics_are_served_while_the_database_is_locked(start_service, tmp_path):
     service = start_service(SCRAPER_METRICS="open")
     before = value(service, "pages_total", kind="scrape", result="done")
     other = sqlite3.connect(tmp_path / "jobs.sqlite", isolation_level=None, timeout=60)
@@ -367,7 +367,7 @@ def test_rules_and_board_use_metrics_that_exist(measured, name):
     assert used <= known
 
 
-def test_documented_labels_are_those_of_the_samples(measured):
+def test_documented_labels_equal_the_labels_of_the_samples(measured):
     page = (ROOT / "docs" / "reference" / "metrics.md").read_text()
     rows = re.findall(r"^\| `scraper_(\w+)` \| ([^|]*) \|", page, re.MULTILINE)
     labels = {
@@ -380,7 +380,7 @@ def test_documented_labels_are_those_of_the_samples(measured):
 
 
 @pytest.mark.full
-def test_only_processes_that_hold_urls_are_overdue(start_service, tmp_path):
+def test_only_processes_with_leased_urls_are_overdue(start_service, tmp_path):
     service = start_service()
     body = {"urls": ["http://127.0.0.3:9/"]}
     path = f"/v2/batch/scrape/{service.post('/v2/batch/scrape', body).json['id']}"

@@ -179,7 +179,7 @@ def test_a_goal_without_a_model_is_kept_with_a_warning(service):
     assert reply.json["details"][0]["path"] == ["judgeEnabled"]
 
 
-def test_mail_that_is_not_sent_is_told(service):
+def test_a_warning_is_returned_if_no_mail_server_is_set(service):
     email = {"enabled": True, "recipients": ["a@b.example"]}
     body = {"name": "x", "schedule": RARELY, "targets": [scrape("https://a.example/")]}
     reply = service.post("/v2/monitor", {**body, "notification": {"email": email}})
@@ -191,7 +191,7 @@ def test_mail_that_is_not_sent_is_told(service):
 @pytest.mark.parametrize(
     "address", ["a", "a@[.c", ":a@b.c", "a!;@b.c", "a,b@c.example", "ä@b.example"]
 )
-def test_an_address_that_no_mail_can_be_sent_to_is_refused(service, address):
+def test_an_invalid_mail_address_is_refused(service, address):
     email = {"enabled": True, "recipients": ["a.b+c@dé.example", address]}
     body = {"name": "x", "schedule": RARELY, "targets": [scrape("https://a.example/")]}
     reply = service.post("/v2/monitor", {**body, "notification": {"email": email}})
@@ -202,7 +202,7 @@ def test_an_address_that_no_mail_can_be_sent_to_is_refused(service, address):
     assert "name@example.com" in issue["message"]
 
 
-def test_a_change_replaces_what_it_names(service):
+def test_a_patch_replaces_only_the_fields_it_contains(service):
     made = create(service, scrape("https://a.example/"), webhook="https://h.example/x")
     path = f"/v2/monitor/{made['id']}"
     assert made["webhook"]["url"] == "https://h.example/x"
@@ -356,7 +356,7 @@ def test_data_are_compared_by_field(service, web, spot, modes):
     assert found["snapshot"]["json"]["price"] == 12.5
 
 
-def test_what_does_not_count_is_no_change(service, web, spot):
+def test_ignored_differences_are_no_change(service, web, spot):
     web.put(f"{spot}/a", page(text="12 people look at this. It costs 10 euros."))
     compare = {"ignorePatterns": ["[0-9]+ people look at this"]}
     target = {**scrape(web.url(f"{spot}/a")), "compare": compare}
@@ -413,7 +413,7 @@ def test_a_crawl_reports_pages_that_it_does_not_find_any_more(service, web, spot
     assert states(run(service, made)) == {"": "same", "a": "same"}
 
 
-def test_pages_are_not_removed_while_what_leads_to_them_fails(service, web, spot):
+def test_pages_are_not_removed_while_the_pages_that_link_them_fail(service, web, spot):
     for name, links in {"": ["hub"], "hub": ["a"], "a": ["b"], "b": []}.items():
         paths = [f"{spot}/{each}" for each in links]
         web.put(f"{spot}/{name}", page(*paths, title=f"Page {name}"))
@@ -498,7 +498,7 @@ def test_a_crawl_that_ends_at_its_limit_removes_nothing(service, web, spot):
     assert states(run(service, made)) == {"": "same"}
 
 
-def test_a_page_of_a_check_can_be_chosen_by_state_and_place(service, web, spot):
+def test_pages_of_a_check_can_be_filtered_by_state_and_position(service, web, spot):
     for n in range(3):
         web.put(f"{spot}/{n}", page(text=f"Page {n}"))
     urls = [web.url(f"{spot}/{n}") for n in (0, 1, 2, 3)]
@@ -532,7 +532,9 @@ def test_a_second_run_during_a_check_is_a_409(service, web, spot):
     assert states(ended(service, made, first.json["id"])) == {"a": "new"}
 
 
-def test_events_are_told_once_per_page_and_at_the_end(service, web, receiver, spot):
+def test_a_webhook_gets_one_event_per_page_and_one_at_the_end(
+    service, web, receiver, spot
+):
     web.put(f"{spot}/a", page(text="old"))
     hook = {"url": receiver.url(f"{spot}/ok"), "metadata": {"m": 1}}
     made = create(
@@ -613,7 +615,7 @@ def mute(service, monitor, until):
     return reply.json["data"]["mutedUntil"]
 
 
-def test_a_test_message_names_who_does_not_get_it(start_service):
+def test_a_test_message_names_refused_recipients(start_service):
     with MailReceiver(refused={"bad@b.example": "550 no such user"}) as mail:
         service = start_service(SCRAPER_SMTP_URL=mail.url)
         recipients = ["bad@b.example", "x@b.example"]
@@ -686,7 +688,7 @@ def test_a_deleted_monitor_stops_its_check(service, web, spot):
 
 
 @pytest.mark.full
-def test_time_zones_need_none_of_the_system(start_service):
+def test_time_zones_work_without_the_files_of_the_system(start_service):
     service = start_service(PYTHONTZPATH="")
     schedule = {"cron": "0 4 * * *", "timezone": "Asia/Kolkata"}
     made = create(service, scrape("http://127.0.0.2:9/a"), schedule=schedule)
@@ -787,7 +789,7 @@ def test_a_check_goes_on_after_a_crash_and_reports_each_page_once(
     assert len(told) == 10
 
 
-def test_a_check_that_takes_too_long_ends_with_what_it_has(start_service, web, spot):
+def test_a_check_that_times_out_keeps_its_finished_pages(start_service, web, spot):
     service = start_service(SCRAPER_MONITOR_CHECK_TIMEOUT_S="3")
     web.put(f"{spot}/a", page())
     web.put(f"{spot}/b", slow(page(), 60))
@@ -798,7 +800,7 @@ def test_a_check_that_takes_too_long_ends_with_what_it_has(start_service, web, s
     assert states(check)["a"] == "new"
 
 
-def test_new_results_of_a_search_are_told_once(start_service, web, spot):
+def test_new_search_results_are_reported_once(start_service, web, spot):
     # The team's own pages are the search engine of this service.
     service = start_service(SCRAPER_SEARCH_INDEX="true")
     web.put(f"{spot}/a", page(title="Zeppelin", text="The zeppelin flies at dawn."))
@@ -888,7 +890,7 @@ def test_several_services_start_each_check_once(
 
 
 @pytest.mark.full
-def test_times_that_were_missed_make_one_check(start_service, web, spot, tmp_path):
+def test_missed_check_times_cause_a_single_check(start_service, web, spot, tmp_path):
     data = tmp_path / "data"
     service = start_service(data)
     web.put(f"{spot}/a", page())
@@ -920,7 +922,7 @@ def test_times_that_were_missed_make_one_check(start_service, web, spot, tmp_pat
         "http://2130706433/hook",  # 127.0.0.1
     ],
 )
-def test_a_webhook_at_a_private_address_is_a_400(start_service, url):
+def test_a_webhook_with_a_private_ip_address_is_a_400(start_service, url):
     service = start_service()
     body = {
         "name": "Hooked",
@@ -942,7 +944,7 @@ def test_a_webhook_at_a_private_address_is_a_400(start_service, url):
     )
 
 
-def test_selectors_of_a_comparison_are_those_of_the_page(service):
+def test_comparison_selectors_are_refused_with_the_options_to_use(service):
     compare = {"includeSelectors": [".price"], "excludeSelectors": [".visitors"]}
     target = {**scrape("https://a.example/"), "compare": compare}
     reply = service.post("/v2/monitor", {"name": "F", "targets": [target]})
@@ -960,7 +962,9 @@ def test_fields_need_data(service):
     assert reply.json["details"][0]["path"] == ["targets", 0, "compare", "fields"]
 
 
-def test_a_webhook_without_events_is_told_nothing(service, web, receiver, spot):
+def test_a_webhook_with_an_empty_event_list_gets_no_events(
+    service, web, receiver, spot
+):
     web.put(f"{spot}/a", page())
     hook = {"url": receiver.url(f"/ok{spot}/"), "events": []}
     check = run(service, create(service, scrape(web.url(f"{spot}/a")), webhook=hook))

@@ -55,7 +55,7 @@ def test_values_in_other_character_sets_are_borne(scrape, line):
     assert is_well(scrape(page(BODY, line)))
 
 
-def test_a_redirect_to_an_address_in_latin_1_is_followed(scrape, odd):
+def test_a_redirect_to_a_latin_1_url_is_followed(scrape, odd):
     moved = head(
         b"Location: /caf\xe9", b"Content-Length: 0", first=b"HTTP/1.1 302 Found"
     )
@@ -89,7 +89,7 @@ def test_a_padded_name_counts(scrape):
 
 
 @pytest.mark.parametrize("count", [300, 900])
-def test_as_many_fields_are_read_as_browsers_do(scrape, count):
+def test_as_many_header_fields_are_read_as_in_browsers(scrape, count):
     assert is_well(scrape(page(BODY, *[b"Link: </s.css>; rel=preload"] * count)))
 
 
@@ -111,12 +111,12 @@ def test_a_head_without_measure_is_refused(scrape, lines):
         [LENGTH, b"Transfer-Encoding: 8bit"],
     ],
 )
-def test_a_length_that_is_said_oddly_counts(scrape, lines):
+def test_odd_spellings_of_content_length_are_read(scrape, lines):
     assert is_well(scrape(head(*lines) + BODY, 0.1, b"more"))
 
 
 @pytest.mark.parametrize("length", [b"", b"-1", b"many", b"37 bytes", b"9" * 30])
-def test_a_length_that_is_none_does_not_count(scrape, length):
+def test_an_invalid_content_length_is_ignored(scrape, length):
     assert is_well(scrape(head(b"Content-Length: " + length) + BODY))
 
 
@@ -134,7 +134,7 @@ def test_two_different_lengths_are_refused(scrape):
 
 
 @pytest.mark.parametrize("gap_s", [0.0, 0.1])
-def test_what_comes_before_the_head_is_borne(scrape, gap_s):
+def test_bytes_before_the_response_head_are_skipped(scrape, gap_s):
     early = b"HTTP/1.1 103 Early Hints\r\nLink: </style.css>\r\n\r\n"
     assert is_well(scrape(early * 3, gap_s, page(BODY)))
     assert is_well(scrape(early.replace(b"/1.1", b"/2"), gap_s, page(BODY)))
@@ -148,7 +148,7 @@ def test_a_head_may_come_byte_by_byte(scrape):
 
 @pytest.mark.parametrize("gap_s", [0.0, 0.1])
 @pytest.mark.parametrize("more", [b"<p>More.</p>", page(b"<p>Another one.</p>")])
-def test_what_comes_after_an_answer_is_left(scrape, odd, gap_s, more):
+def test_bytes_after_a_response_are_discarded(scrape, odd, gap_s, more):
     assert is_well(scrape(page(BODY), gap_s, more, 3, path="/first"))
     time.sleep(gap_s + 0.3)
     # Nothing of it may become the answer to a later request.
@@ -157,13 +157,13 @@ def test_what_comes_after_an_answer_is_left(scrape, odd, gap_s, more):
 
 
 @pytest.mark.parametrize("status", [b"204 No Content", b"304 Not Modified"])
-def test_an_answer_without_body_may_have_one(scrape, status):
+def test_the_body_of_a_response_that_may_have_no_body_is_ignored(scrape, status):
     reply = scrape(head(LENGTH, first=b"HTTP/1.1 " + status) + BODY)
     assert page_of(reply)["metadata"]["statusCode"] == int(status[:3])
 
 
 @pytest.mark.parametrize("gap_s", [0.0, 0.1])
-def test_chunks_that_are_none_are_said_at_once(scrape, gap_s):
+def test_malformed_chunks_are_an_error_at_once(scrape, gap_s):
     chunks = head(b"Transfer-Encoding: chunked"), gap_s, b"zz\r\n" + BODY
     reply = scrape(*chunks, 100, timeout=90_000)
     assert reply.json["code"] == "SCRAPE_SITE_ERROR"
@@ -184,7 +184,7 @@ CHUNK = b"%x\r\n%s\r\n" % (len(BODY), BODY)
         (b"Transfer-Encoding: chunked", CHUNK + b"ffff\r\n"),
     ],
 )
-def test_what_came_before_a_site_broke_off_is_a_page(scrape, line, rest, gap_s):
+def test_a_body_that_breaks_off_is_returned_up_to_the_break(scrape, line, rest, gap_s):
     found = page_of(scrape(head(line), gap_s, rest))
     assert found["markdown"] == "All is well."
     assert found["warning"] == CUT
@@ -207,7 +207,7 @@ def test_a_redirect_that_breaks_off_is_followed(scrape):
         [b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n\x89PNG\r\n\x1a\n\0\0"],
     ],
 )
-def test_what_is_of_no_use_without_its_end_is_an_error(scrape, pieces):
+def test_a_document_that_breaks_off_is_an_error(scrape, pieces):
     reply = scrape(*pieces)
     assert reply.json["code"] == "SCRAPE_SITE_ERROR"
     assert "broke off" in reply.json["error"]
@@ -220,14 +220,14 @@ def test_a_page_that_broke_off_is_not_kept(scrape, odd):
     assert "warning" not in whole
 
 
-def test_a_page_that_broke_off_is_compared_with_nothing(scrape):
+def test_a_page_that_broke_off_gets_no_change_tracking(scrape):
     formats = ["markdown", {"type": "changeTracking"}]
     found = page_of(scrape(head(b"Content-Length: 999") + BODY, formats=formats))
     assert "changeTracking" not in found
     assert page_of(scrape(page(BODY), formats=formats))["changeTracking"]
 
 
-def test_of_a_gzip_stream_that_breaks_off_the_start_is_a_page(scrape):
+def test_a_gzip_stream_that_breaks_off_is_read_up_to_the_break(scrape):
     rows = b"".join(b"<p>%d</p>" % (n * 7919) for n in range(5000))
     packed = gzip.compress(BODY + rows)[:5000]
     found = page_of(scrape(page(packed, b"Content-Encoding: gzip")))
@@ -263,12 +263,12 @@ def test_an_empty_location_leads_nowhere(scrape, location):
 
 
 @pytest.mark.parametrize("name", [b"foo", b"amz-1.0", b"UTF8; q=1"])
-def test_a_content_encoding_that_nobody_knows_does_not_count(scrape, name):
+def test_an_unknown_content_encoding_is_ignored(scrape, name):
     assert is_well(scrape(page(BODY, b"Content-Encoding: " + name)))
 
 
 @pytest.mark.parametrize("in_the_head", [True, False])
-def test_a_page_that_refreshes_to_itself_with_a_cookie_is_asked_again(
+def test_a_page_that_sets_a_cookie_and_refreshes_to_itself_is_refetched(
     scrape, odd, in_the_head
 ):
     wish = b"0; url=/door"
@@ -279,7 +279,7 @@ def test_a_page_that_refreshes_to_itself_with_a_cookie_is_asked_again(
     assert is_well(scrape(door, path="/door"))
 
 
-def test_a_page_that_refreshes_to_itself_for_ever_is_asked_once_more(scrape, odd):
+def test_a_page_that_always_refreshes_to_itself_is_refetched_once(scrape, odd):
     lines = b"Set-Cookie: visitor=1; Path=/", b"Refresh: 0; url=/door"
     found = page_of(scrape(page(BODY, *lines), path="/door"))
     assert found["markdown"] == "All is well."
@@ -287,9 +287,7 @@ def test_a_page_that_refreshes_to_itself_for_ever_is_asked_once_more(scrape, odd
 
 
 @pytest.mark.parametrize("lenient", [True, False])
-def test_a_site_without_tls_is_not_said_to_have_a_bad_certificate(
-    service, odd, lenient
-):
+def test_a_site_without_tls_gets_no_certificate_error(service, odd, lenient):
     url = odd.url("/").replace("http:", "https:")
     body = {"url": url, "skipTlsVerification": lenient}
     reply = service.post("/v2/scrape", body)
@@ -319,7 +317,7 @@ def test_a_first_line_with_a_status_is_enough(scrape, first):
 
 
 @pytest.mark.parametrize("first", [b"ICY 200 OK", b"HTTP/1.1 OK", b"HTTP/1.1 2000 OK"])
-def test_a_first_line_without_is_no_answer(scrape, first):
+def test_a_malformed_status_line_is_an_error(scrape, first):
     reply = scrape(head(LENGTH, first=first) + BODY)
     assert reply.json["code"] == "SCRAPE_SITE_ERROR"
 
@@ -359,7 +357,7 @@ def test_a_crawl_goes_on_from_a_page_that_broke_off(service, odd):
     assert "warning" not in pages[odd.url("/a")]
 
 
-def test_a_site_that_asks_for_payment_is_quoted(scrape):
+def test_a_402_response_is_a_block_page_that_quotes_the_price(scrape):
     first = b"HTTP/1.1 402 Payment Required"
     answer = [head(b"Crawler-Price: USD 0.05", LENGTH, first=first), BODY]
     facts = page_of(scrape(*answer))["metadata"]

@@ -84,7 +84,7 @@ def test_rules_find_the_options_of_a_crawl(clever, chat, web, said):
 
 @pytest.mark.full(keep=2)
 @odd_answers
-def test_rules_answer_about_a_page(clever, chat, web, said):
+def test_rules_fill_json_if_the_model_replies_oddly(clever, chat, web, said):
     chat.behave(answer=said)
     body = {
         "url": web.url("/"),

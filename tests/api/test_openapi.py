@@ -100,7 +100,7 @@ def test_the_document_is_valid_openapi(document):
     assert document["openapi"].startswith("3.1.")
 
 
-def test_it_needs_no_key_and_is_sent_once(service):
+def test_openapi_json_needs_no_key_and_supports_etags(service):
     first = service.get("/openapi.json", key=None)
     tag = first.headers["ETag"]
     assert first.status == 200
@@ -116,7 +116,7 @@ def test_it_needs_no_key_and_is_sent_once(service):
     assert int(head.headers["Content-Length"]) > 100_000
 
 
-def test_the_server_is_the_one_that_was_asked(service):
+def test_the_openapi_server_is_the_host_of_the_request(service):
     first = service.get("/openapi.json")
     assert first.json["servers"] == [{"url": service.url}]
     other = service.get("/openapi.json", headers={"Host": "scraper.example:8080"})
@@ -144,7 +144,7 @@ def test_routes_that_cannot_work_stay_in(document, clever):
 
 
 @pytest.mark.parametrize("version", APPS)
-def test_every_served_route_is_in_it(document, version):
+def test_openapi_describes_every_served_route(document, version):
     served = {
         (method, documented_path(f"/{version}{rule.rule}"))
         for rule in APPS[version].klein.url_map.iter_rules()
@@ -161,7 +161,7 @@ def test_every_served_route_is_in_it(document, version):
     assert served == found
 
 
-def test_routes_without_a_version_are_in_it(document):
+def test_openapi_describes_routes_without_a_version(document):
     free = {path for path in document["paths"] if not re.match("/v[12]/", path)}
     assert free >= {"/", "/health", "/health/live", "/health/ready", "/openapi.json"}
     open_to_all = [each for path in free for each in document["paths"][path].values()]
@@ -186,7 +186,7 @@ def test_every_route_is_described(handler):
         if option.name(version) is not None
     ],
 )
-def test_every_option_is_in_it_with_its_bounds_and_default(
+def test_openapi_describes_every_option_with_bounds_and_default(
     document, path, version, option
 ):
     schema = body_schema(document, version, path)

@@ -80,21 +80,21 @@ def test_defaults_differ_by_version():
         ({"urls": ["ftp://a.com/*"], "prompt": "x"}, "urls.0", "protocol"),
     ],
 )
-def test_bad_bodies_are_refused_at_their_place(api, body, path, word):
+def test_bad_bodies_are_refused_at_the_path_of_the_field(api, body, path, word):
     [(found, message)] = faults(api.extract_request, body)
     assert found == path
     assert word in message
 
 
 @BOTH
-def test_what_clients_send_without_a_value_counts_as_absent(api):
+def test_empty_values_that_clients_send_count_as_absent(api):
     body = {"urls": None, "prompt": "p", "schema": None, "scrapeOptions": None}
     options = api.extract_request(body).options
     assert (options.urls, options.schema, options.searches) == ((), None, True)
     assert api.extract_request({"urls": [], "prompt": "p"}).options.searches
 
 
-def test_addresses_of_sites_keep_their_end():
+def test_url_wildcards_are_kept_and_share_the_page_limit():
     asked = extract(v2, urls=["a.com/*", " https://b.com/x/* ", URL, URL])
     assert asked.options.urls == ("http://a.com/*", "https://b.com/x/*", URL)
     assert list(asked.options.counts(50, 10)) == [50, 50, 1]
@@ -102,7 +102,7 @@ def test_addresses_of_sites_keep_their_end():
     assert list(asked.options.counts(50, 10)) == [7, 10]
 
 
-def test_bad_addresses_are_left_out_where_that_is_asked_for():
+def test_invalid_urls_are_left_out_with_ignoreInvalidURLs():
     given = [URL, "http://", "ftp://x"]
     assert extract(v2, urls=given).invalid_urls == ("http://", "ftp://x")
     assert extract(v1, urls=given, ignoreInvalidURLs=True).options.urls == (URL,)
@@ -120,7 +120,7 @@ def test_an_agent_is_a_prompt_at_most(api):
 
 
 @BOTH
-def test_sites_to_keep_away_from_stand_in_one_place(api):
+def test_site_rules_in_both_extract_and_scrape_options_are_refused(api):
     rules = {"blacklist": ["a.com"]}
     options = extract(api, threatProtection=rules).options
     assert options.scrape.site_rules.blacklist == ("a.com",)
@@ -130,7 +130,7 @@ def test_sites_to_keep_away_from_stand_in_one_place(api):
 
 
 @BOTH
-def test_options_of_pages_are_those_of_the_version(api):
+def test_scrape_options_of_an_extract_are_read_in_each_version(api):
     asked = {"onlyMainContent": True, "includeTags": ["main"], "formats": ["html"]}
     scrape = extract(api, scrapeOptions=asked).options.scrape
     assert scrape.only_main_content is True

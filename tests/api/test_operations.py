@@ -94,7 +94,7 @@ def test_the_text_of_a_site_lists_its_pages_in_order(running, web):
     assert "expiresAt" in found
 
 
-def test_the_text_of_a_site_is_as_long_as_asked_for(running, web):
+def test_llmstxt_has_at_most_maxUrls_links(running, web):
     found = run(running, "/v1/llmstxt", url=web.url("/"), maxUrls=2)
     assert found["data"].keys() == {"llmstxt"}
     assert found["data"]["llmstxt"].count("\n- ") == 2
@@ -142,7 +142,7 @@ def test_a_site_that_cannot_be_read_fails(running, web):
         ("/v2/extract", "Extract job not found"),
     ],
 )
-def test_what_is_not_there_is_not_found(running, web, path, text):
+def test_an_unknown_job_of_these_kinds_is_not_found(running, web, path, text):
     reply = running.get(f"{path}/{uuid.uuid4()}")
     assert (reply.status, reply.json) == (404, {"success": False, "error": text})
     assert running.get(f"{path}/x").status == 400
@@ -157,7 +157,7 @@ def test_what_is_not_there_is_not_found(running, web, path, text):
     ended(running, started)
 
 
-def test_there_is_one_version_of_what_the_second_has_not(running, web):
+def test_endpoints_that_only_v1_has_are_404_in_v2(running, web):
     reply = running.post("/v2/llmstxt", {"url": web.url("/")})
     assert reply.status == 404
     assert reply.json["error"] == NO_SUCH_PATH
@@ -176,7 +176,7 @@ def test_credits_are_charged_once_for_the_pages_that_were_read(running, data_dir
     assert [call["target"] for call in calls] == [web.url("/loop"), web.url("/")]
 
 
-def test_a_team_gets_as_many_pages_as_it_can_pay(running, data_dir, web):
+def test_a_job_reads_as_many_pages_as_the_team_can_pay(running, data_dir, web):
     team = Team(running, data_dir, "--credits", "2")
     found = run(team, "/v1/llmstxt", url=web.url("/"))
     assert found["data"]["llmstxt"].count("\n- ") == 2
@@ -192,7 +192,7 @@ def test_a_team_gets_as_many_pages_as_it_can_pay(running, data_dir, web):
 @pytest.mark.parametrize(
     "path", ["/v1/crawl", "/v2/crawl", "/v1/llmstxt", "/v2/extract"]
 )
-def test_a_start_says_that_its_limit_is_lowered(running, data_dir, web, path):
+def test_a_job_limited_by_credits_starts_with_a_warning(running, data_dir, web, path):
     for number, noun in ((5, "pages"), (1, "page")):
         price = 5 if path == "/v2/extract" else 1
         team = Team(running, data_dir, "--credits", str(price * number))
@@ -327,7 +327,7 @@ def test_an_extract_may_follow_links_to_other_sites(running):
 
 
 @pytest.mark.slow
-def test_the_time_of_an_extract_ends_it_with_what_there_is(running, web):
+def test_an_extract_that_times_out_returns_the_pages_it_has_read(running, web):
     urls = [web.url("/shop/lamp"), web.url("/never")]
     body = {"urls": urls, "schema": shop.SCHEMA, "timeout": 20_000}
     found = run(running, "/v1/extract", **body)
@@ -340,7 +340,7 @@ def test_the_time_of_an_extract_ends_it_with_what_there_is(running, web):
     wait_until(lambda: running.get(queue).json["jobsInQueue"] == 0)
 
 
-def test_the_events_of_an_extract_are_told(running, web):
+def test_an_extract_sends_its_events_to_the_webhook(running, web):
     with Receiver() as receiver:
         hook = {"url": receiver.url("/ok/extract"), "metadata": {"run": "7"}}
         body = {"schema": shop.SCHEMA, "webhook": hook, "showSources": True}

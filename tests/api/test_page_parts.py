@@ -46,7 +46,7 @@ def bare(text):
 
 
 @pytest.mark.parametrize("version", ["v1", "v2"])
-def test_a_scrape_returns_one_part_and_the_rest_is_read_from_the_store(
+def test_a_scrape_returns_one_part_and_further_parts_come_from_the_store(
     service, web, version
 ):
     whole = scrape(service, web.url("/long"), version)

@@ -91,7 +91,7 @@ def test_many_large_files_at_a_time_take_little_memory(start_service):
     assert grown < 120, grown
 
 
-def test_a_product_and_a_menu_are_those_of_the_file_by_its_name(service):
+def test_product_and_menu_of_a_file_have_its_name_as_url(service):
     lamp = (
         b'<title>Lamp</title><script type="application/ld+json">{"@type": "Product",'
         b' "@context": "https://schema.org", "name": "Lamp"}</script><h1>Lamp</h1>'
@@ -104,7 +104,7 @@ def test_a_product_and_a_menu_are_those_of_the_file_by_its_name(service):
 
 
 @pytest.mark.parametrize("path", FILES)
-def test_every_kind_of_document_is_told_by_name_type_or_content(service, path):
+def test_every_kind_of_document_is_recognised_by_name_type_or_content(service, path):
     body, kind, expected = FILES[path]
     body = body.encode() if isinstance(body, str) else body
     reply = upload(service, body, path.strip("/"), kind)
@@ -112,7 +112,7 @@ def test_every_kind_of_document_is_told_by_name_type_or_content(service, path):
     assert expected.lower() in reply.json["data"]["markdown"].lower()
 
 
-def test_a_pdf_is_parsed_as_its_options_say(service):
+def test_a_pdf_is_parsed_with_its_options(service):
     pages = pdf([[(72, 700, 12, "the first page")], [(72, 700, 12, "the second")]])
     for parsers, count in (([{"type": "pdf", "maxPages": 1}], 1), (["pdf"], 2)):
         reply = upload(service, pages, "a.pdf", options={"parsers": parsers})
@@ -147,7 +147,7 @@ def test_a_file_leads_nowhere(service):
         ),
     ],
 )
-def test_what_a_file_cannot_have_is_refused(service, options, named):
+def test_options_that_do_not_apply_to_files_are_refused(service, options, named):
     reply = upload(service, HTML, options=options)
     assert reply.status == 400
     assert reply.json["code"] == "PARSE_UNSUPPORTED_OPTIONS"
@@ -155,7 +155,7 @@ def test_what_a_file_cannot_have_is_refused(service, options, named):
 
 
 @pytest.mark.parametrize("proxy", ["auto", "basic"])
-def test_what_clients_send_by_themselves_is_taken(service, proxy):
+def test_default_fields_that_clients_send_are_accepted(service, proxy):
     options = {"proxy": proxy, "mobile": False, "maxAge": 5, "waitFor": 0}
     assert upload(service, HTML, options=options).status == 200
 
@@ -182,7 +182,7 @@ def test_what_clients_send_by_themselves_is_taken(service, proxy):
         ),
     ],
 )
-def test_a_form_that_is_not_one_is_refused_with_the_reason(service, parts, path, text):
+def test_a_malformed_form_is_refused_with_the_reason(service, parts, path, text):
     headers, raw = form(*parts)
     reply = service.request("POST", "/v2/parse", headers=headers, raw=raw)
     assert reply.status == 400
@@ -265,7 +265,7 @@ def test_a_file_of_no_known_kind_is_refused(service):
         assert (reply.status, reply.json["code"]) == (400, "UNSUPPORTED_FILE_TYPE")
 
 
-def test_a_large_file_is_taken_and_a_larger_one_is_not(service):
+def test_a_file_up_to_the_size_limit_is_accepted(service):
     page = HTML + b"<!--" + b"x" * (40 * 2**20) + b"-->"
     reply = upload(service, page)
     assert reply.json["data"]["markdown"].startswith("# Tides")
@@ -279,7 +279,7 @@ def test_a_large_file_is_taken_and_a_larger_one_is_not(service):
     assert reply.status == 400
 
 
-def test_a_key_is_asked_for_before_the_file_is_looked_at(service):
+def test_the_api_key_is_checked_before_the_file(service):
     reply = upload(service, b"", key=None)
     assert reply.status == 401
 
@@ -310,7 +310,7 @@ def test_unmodified_clients_parse(service, tmp_path):
     assert asyncio.run(parse()).markdown.startswith("# Tides")
 
 
-def test_an_uploaded_shell_says_that_no_script_is_run(service):
+def test_an_uploaded_empty_shell_gets_a_warning_that_scripts_are_not_run(service):
     shell = b"<title>App</title><div id=root></div><script src=app.js></script>"
     page = upload(service, shell).json["data"]
     assert page["metadata"]["verdict"] == "empty_shell"

@@ -50,7 +50,7 @@ def preview(service):
     return ask
 
 
-def test_places_are_those_of_the_site(preview, blog):
+def test_paths_from_a_prompt_are_paths_of_the_site(preview, blog):
     found = preview(blog.url("/"), SENTENCE, origin="x", integration="y")
     assert found == {"success": True, "data": {"url": blog.url("/"), **DERIVED}}
 
@@ -68,7 +68,7 @@ def test_robots_are_obeyed(preview):
         assert "/" not in site.paths()
 
 
-def test_of_a_site_that_does_not_answer_the_words_count(preview):
+def test_a_prompt_is_read_without_the_site_if_the_site_fails(preview):
     found = preview("http://127.0.0.2:9/", "only the docs, max 40")
     assert found["data"]["limit"] == 40
     assert "doc" in found["data"]["includePaths"][0]
@@ -87,14 +87,16 @@ def test_of_a_site_that_does_not_answer_the_words_count(preview):
         ({"url": "https://site.example", "prompt": "x", "limit": 1}, []),
     ],
 )
-def test_what_is_wrong_is_said(service, body, path):
+def test_bad_preview_bodies_are_refused_at_their_path(service, body, path):
     reply = service.post("/v2/crawl/params-preview", body)
     assert (reply.status, reply.json["code"]) == (400, "BAD_REQUEST")
     assert reply.json["error"].startswith("Invalid request parameters: ")
     assert reply.json["details"][0]["path"] == path
 
 
-def test_a_prompt_that_says_nothing(preview, service, blog):
+def test_a_prompt_without_a_crawl_option_is_an_error_or_a_warning(
+    preview, service, blog
+):
     found = preview(blog.url("/"), "hello", 400)
     assert found["error"].startswith("Failed to process natural language prompt")
     body = {"url": blog.url("/about"), "prompt": "hello", "limit": 1}
@@ -121,7 +123,7 @@ def test_v1_has_no_prompts(service, blog):
 
 
 @pytest.mark.full
-def test_a_crawl_goes_where_its_prompt_says(service, blog):
+def test_a_crawl_uses_the_options_of_its_prompt(service, blog):
     body = {"url": blog.url("/"), "prompt": SENTENCE, "scrapeOptions": {"maxAge": 0}}
     started = service.post("/v2/crawl", body).json
     assert started["promptGeneratedOptions"] == DERIVED
@@ -138,7 +140,7 @@ def test_a_crawl_goes_where_its_prompt_says(service, blog):
     assert sorted(done.urls) == [blog.url("/weblog/2024/a"), blog.url("/weblog/2024/c")]
 
 
-def test_a_crawl_is_explained_as_its_prompt_says(service, blog):
+def test_explain_uses_the_options_of_the_prompt(service, blog):
     paths = ("/about", "/weblog/2024/a")
     body = {
         "url": blog.url("/"),
@@ -205,7 +207,7 @@ def test_local_runs_read_the_words(tmp_path, blog):
     assert urls == {blog.url("/"), blog.url("/about")}
 
 
-def test_a_model_answers_first(clever, chat, blog):
+def test_a_model_is_tried_before_the_rules(clever, chat, blog):
     body = {"url": blog.url("/"), "prompt": "the interesting things, not too many"}
     said = {"include_paths": ["^/weblog/"], "limit": 7, "sitemap": None}
     chat.behave(answer=said)
@@ -233,7 +235,7 @@ def test_a_model_answers_first(clever, chat, blog):
         ({"exclude_paths": ["("]}, "excludePaths"),
     ],
 )
-def test_what_no_caller_may_send_is_left_out_of_a_models_answer(
+def test_options_that_a_client_may_not_send_are_dropped_from_a_models_reply(
     clever, chat, blog, said, left_out
 ):
     chat.behave(answer={"include_paths": ["^/weblog/"], **said})
@@ -255,7 +257,7 @@ def test_what_no_caller_may_send_is_left_out_of_a_models_answer(
         ("refuses", None),
     ],
 )
-def test_rules_answer_where_a_model_is_of_no_use(clever, chat, blog, mode, said):
+def test_rules_derive_the_options_if_the_model_fails(clever, chat, blog, mode, said):
     chat.behave(mode, said)
     body = {"url": blog.url("/"), "prompt": SENTENCE}
     found = clever.post("/v2/crawl/params-preview", body).json

@@ -77,7 +77,7 @@ def test_data_the_index_and_crawls_are_redacted(service, web):
     assert "anna" not in found["json"]["text"]
 
 
-def test_false_changes_nothing(service, web):
+def test_redactPII_false_keeps_the_page_unchanged(service, web):
     found = scrape(service, web, redactPII=False)
     assert "anna.b@shop.example" in found["markdown"]
     assert "redacted" not in found["metadata"]
@@ -100,7 +100,7 @@ def test_false_changes_nothing(service, web):
         ({"redactPII": {"mode": "fast"}, "formats": ["markdown", "html"]}, "html"),
     ],
 )
-def test_what_cannot_be_done_is_refused(service, options, named):
+def test_redaction_that_is_not_supported_is_refused(service, options, named):
     reply = service.post("/v2/scrape", {"url": "https://x.example/", **options})
     assert reply.status == 400
     assert named in str(reply.json)
@@ -126,7 +126,7 @@ def test_what_cannot_be_done_is_refused(service, options, named):
         ("eyJhbGciOiJI.eyJzdWIiOiIx.SflKxwRJSMeK", "en", "<SECRET>"),
     ],
 )
-def test_what_is_and_what_only_looks_like_it(text, language, redacted):
+def test_only_real_personal_data_is_redacted(text, language, redacted):
     assert Redaction(RedactPii(mode="fast"), language).text(text) == redacted
 
 
@@ -152,7 +152,7 @@ def test_what_is_and_what_only_looks_like_it(text, language, redacted):
         ("12345678901234567890123", "12345678901234567890123"),
     ],
 )
-def test_neighbours_hide_nothing(text, left):
+def test_adjacent_characters_do_not_prevent_redaction(text, left):
     assert Redaction(RedactPii(), None).text(text) == left
 
 
@@ -171,11 +171,11 @@ def test_neighbours_hide_nothing(text, left):
         ("* john@x.org\n* **jane@x.org**", "* <EMAIL>\n* **<EMAIL>**"),
     ],
 )
-def test_marks_of_markdown_hide_nothing(text, left):
+def test_markdown_marks_do_not_prevent_redaction(text, left):
     assert Redaction(RedactPii(), "de").text(text) == left
 
 
-def test_an_address_that_inline_tags_split_is_redacted(service):
+def test_an_email_address_split_by_inline_tags_is_redacted(service):
     parts = (
         "jo<b>hn@x</b>.org",
         "<i>ja</i>ne<wbr>@x.org",

@@ -56,20 +56,20 @@ def test_text_that_repeats_is_dropped_from_pages_still_to_come(batch):
         assert "duplicateOf" not in page["metadata"]
 
 
-def test_without_the_option_all_stays(batch):
+def test_boilerplate_stays_without_the_option(batch):
     with ScriptedSite(SITE) as site:
         done = batch(site, SITE)
     assert all(has_frame(page) for page in done)
 
 
-def test_a_page_that_is_nothing_else_stays_whole(batch):
+def test_a_page_of_boilerplate_alone_stays_whole(batch):
     pages = {**SITE, "/frame": FRAME + END}
     with ScriptedSite(pages) as site:
         done = batch(site, pages, dedupeBoilerplate=True)
     assert has_frame(done[-1])
 
 
-def test_pages_that_are_nearly_the_same_name_the_first_one(batch):
+def test_near_duplicate_pages_name_the_first_page(batch):
     words = " ".join(f"word{number}" for number in range(400))
     pages = {
         "/a": body(1, words),

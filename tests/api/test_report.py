@@ -161,7 +161,7 @@ def test_pages_that_lost_a_part_are_counted_and_listed(service):
     assert (loss["kind"], loss["count"]) == ("truncated", 1)
 
 
-def test_a_job_that_lost_nothing_has_no_losses(service):
+def test_a_job_without_lost_parts_reports_no_losses(service):
     with ScriptedSite({"/": page()}) as site:
         path = crawl(service, site.url("/"))
         assert "losses" not in wait(service, path)
@@ -175,7 +175,7 @@ def test_pages_without_data_have_no_fields(service):
     assert "data" not in quality
 
 
-def test_a_crawl_tells_all_that_it_did(service):
+def test_the_report_of_a_crawl_counts_urls_reasons_and_requests(service):
     with ScriptedSite(SMALL) as site:
         path = crawl(service, site.url("/"), sitemap="include", maxConcurrency=2)
         found = wait(service, path)
@@ -241,7 +241,7 @@ def test_the_group_of_another_agent_is_named(service):
         assert wait(service, path)["robots"] == []
 
 
-def test_a_robots_txt_that_fails_is_told(service):
+def test_the_report_shows_a_robots_txt_that_failed(service):
     with ScriptedSite({**SMALL, "/robots.txt": text("", 503)}) as site:
         found = wait(service, crawl(service, site.url("/")))
         (robots,) = found["robots"]
@@ -322,7 +322,7 @@ def test_a_stored_page_is_no_request(service):
             wait_until(lambda s=stored: service.post("/v2/scrape", s).status == 200)
 
 
-def test_retry_after_is_told_with_what_it_led_to(service):
+def test_the_report_shows_retry_after_and_its_delays(service):
     with PacedSite(pages=2, first=1, status=429, retry_after=1) as site:
         found = wait(service, crawl(service, site.url()))
         (host,) = found["hosts"]
@@ -340,7 +340,7 @@ def test_retry_after_is_told_with_what_it_led_to(service):
     assert host["gapSeconds"] > 0
 
 
-def test_an_answer_of_503_without_a_pause_is_a_backoff(service):
+def test_a_503_response_without_retry_after_is_a_backoff(service):
     with PacedSite(pages=2, first=1, status=503) as site:
         (host,) = wait(service, crawl(service, site.url()))["hosts"]
     assert host["answers"] == {"200": 2, "404": 1, "503": 1}
@@ -350,7 +350,7 @@ def test_an_answer_of_503_without_a_pause_is_a_backoff(service):
     assert host["waitSeconds"] >= 0.75
 
 
-def test_delays_tell_where_they_came_from(service):
+def test_delays_are_reported_by_their_cause(service):
     robots = text("User-agent: *\nCrawl-delay: 0.4\n")
     pages = {"/": page("/a", "/b"), "/a": page(), "/b": page(), "/robots.txt": robots}
     with ScriptedSite(pages) as site:
@@ -372,7 +372,7 @@ def test_delays_tell_where_they_came_from(service):
         }
 
 
-def test_two_jobs_at_one_host_are_told_apart(service):
+def test_two_jobs_at_one_host_have_separate_counts(service):
     with PacedSite(pages=12, wait=0.05) as site:
         paths = [crawl(service, site.url(), limit=limit) for limit in (12, 5)]
         first, second = (wait(service, path) for path in paths)

@@ -158,7 +158,7 @@ def test_urls_choose_pages_by_the_first_or_the_final_url(running, site, crawl):
     assert found["total"] == 2
 
 
-def test_add_ons_cost_what_they_cost_else(running, site, crawl):
+def test_add_ons_have_their_usual_price(running, site, crawl):
     schema = {"type": "object", "properties": {"title": {"type": "string"}}}
     body = {
         "formats": [{"type": "json", "schema": schema}],
@@ -237,7 +237,7 @@ def test_unknown_options_are_refused(running, crawl):
     assert reply.json["details"][0]["keys"] == ["limit"]
 
 
-def test_jobs_without_sources_or_of_others_are_refused(running, site, batch):
+def test_jobs_without_sources_or_of_other_teams_are_refused(running, site, batch):
     urls = {"urls": [site.url("/a")]}
     for more in ({"keepSources": False}, {"zeroDataRetention": True}):
         job_id = started(running, "/v2/batch/scrape", {**urls, **more})
@@ -258,7 +258,7 @@ def test_jobs_without_sources_or_of_others_are_refused(running, site, batch):
     assert running.post(path, body, key="fc-other").status == 401
 
 
-def test_a_running_job_is_refused_and_a_paused_one_is_not(running, tmp_path):
+def test_a_running_job_is_refused_and_a_paused_job_accepted(running, tmp_path):
     pages = {f"/{n}": page(text=f"Page {n}.") for n in range(3)}
     pages["/slow"] = slow(page(text="Late."), 3)
     with ScriptedSite(pages) as site:
@@ -380,7 +380,7 @@ def test_each_page_comes_once_whatever_kills_the_service(start_service, database
 
 
 @pytest.mark.full
-def test_a_killed_service_leaves_no_page_out_and_none_twice(
+def test_a_killed_service_neither_omits_nor_repeats_a_page(
     start_service, tmp_path, monkeypatch
 ):
     # The first transaction of a job copies some of its rows, and claims copy the others.

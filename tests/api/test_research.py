@@ -70,7 +70,7 @@ def research(service, chat, answers, **body):
     return run(service, "/v1/deep-research", **body)
 
 
-def test_without_a_language_model_it_is_refused(service):
+def test_deep_research_without_a_language_model_is_refused(service):
     for key in ("query", "topic"):
         refused = service.post("/v1/deep-research", {key: QUESTION})
         assert refused.status == 400
@@ -103,7 +103,7 @@ def test_without_a_language_model_it_is_refused(service):
         ),
     ],
 )
-def test_a_research_needs_one_question(running, body, path, message):
+def test_deep_research_requires_a_single_question(running, body, path, message):
     found = running.post("/v1/deep-research", body)
     assert found.status == 400
     [detail] = found.json["details"]
@@ -171,7 +171,7 @@ def test_pages_that_cannot_be_read_are_named(running, data_dir, web, chat):
     assert team.remaining() == 10 - len(topic_pages()) - len(read)
 
 
-def test_data_may_be_asked_for_instead_of_a_text(running, chat):
+def test_deep_research_returns_json_instead_of_a_text(running, chat):
     schema = {"jsonOptions": {"schema": shop.SCHEMA}}
     answer = {**plan(QUESTION), "name": "The Shop"}
     found = research(running, chat, [answer], maxUrls=2, formats=["json"], **schema)
@@ -193,7 +193,7 @@ def test_research_costs_a_page_for_a_page(running, data_dir, web, chat):
     assert other.remaining() == 10
 
 
-def test_a_model_that_fails_costs_nothing(running, data_dir, web, chat):
+def test_deep_research_with_a_failed_model_costs_nothing(running, data_dir, web, chat):
     team = Team(running, data_dir, "--credits", "10")
     know(team, web, ["/about"])
     chat.behave("refuses")

@@ -84,7 +84,7 @@ def test_objects_have_their_own_schema():
     assert optional == {"note", "shownURL"}
 
 
-def test_given_values_replace_those_of_the_record():
+def test_given_values_replace_values_of_the_record():
     found = Whole.of(Row(), owner="bob", note="x", shown_url="http://a.example/")
     assert (found["owner"], found["note"]) == ("bob", "x")
     assert found["shownURL"] == "http://a.example/"
@@ -106,12 +106,12 @@ def test_a_missing_value_is_null_or_left_out_by_its_type():
     assert Both.of(always=0, sometimes=NULL) == {"always": 0, "sometimes": None}
 
 
-def test_an_object_that_is_made_stays_as_it_is():
+def test_an_object_that_is_already_built_stays_unchanged():
     made = Part.of(page_count=1)
     assert success(part=Part).of(part=made) == {"success": True, "part": made}
 
 
-def test_subclasses_add_members_and_replace_those_of_their_bases():
+def test_subclasses_add_and_replace_members_of_their_bases():
     class More(Part, spelled=str, further=str):
         page_count: str
         is_last: Annotated[bool, Shape(const=True)]

@@ -37,7 +37,7 @@ def error_of(reply, status):
 
 
 @pytest.mark.parametrize("version", ["v1", "v2"])
-def test_only_what_was_asked_for_is_in_the_page(scrape, version):
+def test_a_page_has_only_the_requested_formats(scrape, version):
     page = page_of(scrape("/article", version, formats=["markdown", "links"]))
     assert set(page) == {"markdown", "links", "metadata"}
 
@@ -92,7 +92,7 @@ def test_raw_base64_returns_the_bytes_of_any_file(scrape):
     assert base64.b64decode(page["rawBase64"]).startswith(b"\x89PNG")
 
 
-def test_metadata_says_where_the_page_came_from(scrape, site):
+def test_metadata_has_source_url_and_final_url(scrape, site):
     page = page_of(scrape("/redirect/2?to=/text"))
     facts = page["metadata"]
     assert facts["sourceURL"] == site.url("/redirect/2?to=/text")
@@ -158,13 +158,13 @@ def test_headers_of_the_caller_do_not_follow_to_another_origin(scrape, site):
     assert "referer" not in page["markdown"].lower()
 
 
-def test_languages_of_the_location_are_asked_for(scrape):
+def test_languages_of_the_location_are_sent_as_accept_language(scrape):
     location = {"country": "US", "languages": ["de-DE", "de"]}
     page = page_of(scrape("/headers", location=location))
     assert "de-DE,de;q=0.9" in page["markdown"]
 
 
-def test_an_option_without_effect_is_told_in_the_warning(scrape):
+def test_an_option_without_effect_is_named_in_the_warning(scrape):
     page = page_of(scrape("/text", location={"country": "DE"}))
     assert "country" in page["warning"]
 
@@ -256,14 +256,16 @@ def test_the_time_out_counts_for_the_whole_request(scrape, path):
     assert error_of(scrape(path, timeout=700), 408) == "SCRAPE_TIMEOUT"
 
 
-def test_redirects_share_one_time_out(scrape, site):
+def test_the_timeout_covers_all_redirects(scrape, site):
     slow = site.url("/delay/0.6")
     reply = scrape(f"/redirect-to?url={slow}", timeout=400)
     assert error_of(reply, 408) == "SCRAPE_TIMEOUT"
 
 
 @pytest.mark.parametrize("certificate", ["self-signed", "expired", "wrong-name"])
-def test_certificates_are_verified_when_asked(service, site, certificate):
+def test_certificates_are_verified_with_skipTlsVerification_false(
+    service, site, certificate
+):
     url = site.https("/text", certificate)
     lenient = service.post("/v2/scrape", {"url": url})
     strict = service.post("/v2/scrape", {"url": url, "skipTlsVerification": False})
@@ -295,7 +297,9 @@ def test_a_name_that_does_not_resolve_differs_by_version(service):
         ({"minAge": 1000}, "SCRAPE_NO_CACHED_DATA"),
     ],
 )
-def test_what_may_only_come_from_the_cache_is_not_fetched(scrape, site, option, code):
+def test_a_page_that_may_only_come_from_the_cache_is_not_fetched(
+    scrape, site, option, code
+):
     site.forget()
     assert error_of(scrape(f"/echo?never={code}", **option), 404) == code
     assert site.requests == []
@@ -311,14 +315,14 @@ def test_what_may_only_come_from_the_cache_is_not_fetched(scrape, site, option, 
         ({"session": "a"}, ["session"]),
     ],
 )
-def test_what_this_release_cannot_do_is_refused_with_a_sentence(scrape, options, path):
+def test_unsupported_options_are_refused_with_a_sentence(scrape, options, path):
     reply = scrape("/text", **options)
     assert error_of(reply, 400) == "BAD_REQUEST"
     assert reply.json["details"][0]["path"] == path
     assert "not available here" in reply.json["details"][0]["message"]
 
 
-def test_a_stealth_proxy_that_is_not_there_is_remarked(scrape):
+def test_a_missing_stealth_proxy_causes_a_warning(scrape):
     page = page_of(scrape("/text", proxy="stealth"))
     assert "PROXIES" in page["warning"]
     assert page["metadata"]["proxyUsed"] == "basic"
@@ -358,7 +362,7 @@ def test_an_origin_of_a_website_gets_the_scrape_id(scrape):
     assert "scrape_id" not in scrape("/text").json
 
 
-def test_zero_retention_costs_one_more(scrape):
+def test_zero_retention_costs_one_more_credit(scrape):
     page = page_of(scrape("/text", zeroDataRetention=True))
     assert page["metadata"]["creditsUsed"] == 2
 
@@ -380,7 +384,7 @@ SHELL = "<title>App</title><div id=root></div><script src=app.js></script>"
     ],
     ids=["off", "none", "fast"],
 )
-def test_an_empty_shell_says_why_no_browser_rendered_it(
+def test_an_empty_shell_has_a_warning_why_no_browser_rendered_it(
     start_service, setting, options, reason
 ):
     service = start_service(**setting)

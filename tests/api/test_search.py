@@ -155,7 +155,7 @@ def test_v2_gives_all_kinds_of_results(searching, pages):
     assert "warning" not in found
 
 
-def test_v1_is_one_list(searching, pages):
+def test_v1_returns_a_single_list(searching, pages):
     found = v1(searching(), limit=2)
     assert [tuple(item) for item in found["data"]] == [SHOWN, SHOWN]
     assert urls(found["data"]) == [pages.url("/p0"), pages.url("/p1")]
@@ -163,12 +163,12 @@ def test_v1_is_one_list(searching, pages):
     assert "warning" not in found
 
 
-def test_options_that_an_engine_does_not_know_are_told(searching):
+def test_a_warning_names_the_options_that_an_engine_ignores(searching):
     found = v2(searching("searxng"), location="Vienna", tbs="cdr:1,cd_min:1/1/2024")
     assert "SearXNG: location, tbs" in found["warning"]
 
 
-def test_operators_that_an_engine_ignores_hold_all_the_same(searching, pages):
+def test_operators_that_an_engine_ignores_are_applied_to_its_results(searching, pages):
     service = searching()
     host = urllib.parse.urlsplit(pages.address).hostname
     assert v2(service, f"rabbits -site:{host}")["data"] == {"web": []}
@@ -224,7 +224,7 @@ def test_a_search_that_takes_too_long_is_a_408(searching, engines):
     assert found["code"] == "SCRAPE_TIMEOUT"
 
 
-def test_an_engine_that_finds_nothing_is_no_failure(searching):
+def test_an_empty_result_of_an_engine_is_no_failure(searching):
     found = v2(searching("searxng", "empty"), sources=["web", "news"])
     assert found["data"] == {"web": [], "news": []}
     assert found["creditsUsed"] == 0
@@ -272,7 +272,7 @@ def test_formats_decide_whether_pages_are_scraped(searching):
     assert "html" in item
 
 
-def test_stored_pages_answer_for_three_days_unless_told_otherwise(searching):
+def test_results_are_scraped_from_the_cache_for_three_days_by_default(searching):
     service = searching()
 
     def state(**more):
@@ -317,7 +317,7 @@ def test_v2_keeps_results_whose_pages_failed(mixed, pages):
     assert found["creditsUsed"] == 2 + 3
 
 
-def test_v1_leaves_results_out_whose_pages_have_nothing(mixed, pages):
+def test_v1_leaves_out_results_without_page_content(mixed, pages):
     found = v1(mixed, scrapeOptions=MARKDOWN)
     assert pages.url("/p0") in urls(found["data"])
     assert not {NOWHERE, "http://x", pages.url("/empty")} & {*urls(found["data"])}
@@ -335,7 +335,7 @@ def test_v1_keeps_them_where_all_have_failed(pages, tmp_path):
     assert {"statusCode", "error", "proxyUsed"} <= item["metadata"].keys()
 
 
-def test_addresses_that_cannot_be_scraped_are_left_out_on_request(mixed):
+def test_urls_that_cannot_be_scraped_are_left_out_with_ignoreInvalidURLs(mixed):
     assert "http://x" in urls(v2(mixed)["data"]["web"])
     found = v2(mixed, ignoreInvalidURLs=True)
     assert "http://x" not in urls(found["data"]["web"])
@@ -352,7 +352,7 @@ def test_pages_may_come_later(searching):
     assert page["metadata"]["sourceURL"] == found["data"]["web"][1]["url"]
 
 
-def test_what_the_operator_blocks_is_not_scraped(pages, engines, tmp_path):
+def test_results_on_blocked_sites_are_not_scraped(pages, engines, tmp_path):
     service = Service(
         tmp_path,
         **engines.environment("searxng"),
@@ -429,7 +429,7 @@ BAD_V2 = {
 
 
 @pytest.mark.parametrize("case", BAD_V2)
-def test_v2_says_what_is_wrong_with_a_body(service, case):
+def test_v2_names_the_errors_of_a_body(service, case):
     body, path = BAD_V2[case]
     reply = service.post("/v2/search", {"query": "x", **body})
     assert reply.status == 400
@@ -440,7 +440,7 @@ def test_v2_says_what_is_wrong_with_a_body(service, case):
     assert path is None or found == [path]
 
 
-def test_v1_says_what_is_wrong_with_a_body(service):
+def test_v1_names_the_errors_of_a_body(service):
     for body, path in (
         ({}, ["query"]),
         ({"query": "x", "limit": 0}, ["limit"]),

@@ -167,7 +167,7 @@ def modes(data_dir):
 
 @pytest.mark.full
 @pytest.mark.slow_on("postgresql")
-def test_what_is_entrusted_to_jobs_is_encrypted_and_survives_a_crash(
+def test_secrets_of_jobs_are_encrypted_and_survive_a_crash(
     start_service, place, tmp_path, web
 ):
     address, settings = place

@@ -190,7 +190,7 @@ def test_selectors_that_find_no_value_are_warnings(read):
     assert read.warning == "No element matches baseSelector: div.rwo."
 
 
-def test_the_text_node_of_an_element_is_not_that_of_its_link(read):
+def test_the_text_node_of_an_element_excludes_its_link(read):
     """As in parsel, and as the document says."""
     link = {"baseSelector": "div.titled", "fields": []}
     texts = {"h2": "Brass Lamp", "h2::text": None, "h2 ::text": "Brass Lamp"}
@@ -342,7 +342,7 @@ def test_fields_may_not_stand_in_fields_for_ever(service):
 @pytest.mark.parametrize(
     "selector", ["xpath:number('x')", "xpath:(1 div 0)", "xpath:-1 div 0"]
 )
-def test_what_is_no_number_in_json_is_null(read, selector):
+def test_numbers_that_json_cannot_represent_are_null(read, selector):
     assert one(read, selector=selector) is None
 
 
@@ -411,7 +411,7 @@ def test_selectors_that_browsers_copy_are_taken(read):
     assert one(read, selector=copied) in {None, "new"}
 
 
-def test_numbers_of_two_elements_stay_apart(read):
+def test_numbers_of_two_elements_are_not_joined(read):
     fields = [
         {"name": "price", "selector": "h1 + p", "transform": "number"},
         {"name": "text", "selector": "h1 + p"},

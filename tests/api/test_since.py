@@ -88,7 +88,7 @@ def test_only_new_and_changed_pages_are_delivered(service, web, spot):
     assert paths.count((f"{spot}/a", 304)) == 1
 
 
-def test_pages_from_the_cache_are_asked_for_by_their_tag(service, web, spot):
+def test_cached_pages_are_revalidated_with_their_etag(service, web, spot):
     url = web.url(f"{spot}/")
 
     def state():
@@ -161,9 +161,7 @@ def test_unchanged_pages_stay_unchanged_without_the_first_crawl_of_a_chain(
     assert removed(either, fifth)["unchanged"] == 4
 
 
-def test_nothing_is_removed_since_a_crawl_that_is_not_stored_any_more(
-    service, web, spot
-):
+def test_no_page_counts_as_removed_if_the_base_crawl_is_not_stored(service, web, spot):
     first = crawl(service, web, spot)
     put(web, spot, "", "ab")
     second = crawl(service, web, spot, since=first["id"])
@@ -183,7 +181,9 @@ def test_other_bytes_with_the_same_words_are_no_change(service, web, spot):
     assert removed(service, second)["unchanged"] == 4
 
 
-def test_a_crawl_that_finds_nothing_new_says_how_much_is_unchanged(service, web, spot):
+def test_a_crawl_without_changes_reports_the_number_of_unchanged_pages(
+    service, web, spot
+):
     first = crawl(service, web, spot)
     second = crawl(service, web, spot, since=first["id"], sitemap="include")
     assert (second["completed"], second["warning"]) == (
@@ -224,7 +224,7 @@ def test_a_page_that_is_gone_is_removed_and_an_outage_is_not(service, web, spot)
     assert changes(third) == {"a": "new"}  # b is the same as before its outage
 
 
-def test_a_time_stands_for_the_last_crawl_before_it(service, web, spot):
+def test_a_time_selects_the_last_crawl_before_that_time(service, web, spot):
     first = crawl(service, web, spot)
     put(web, spot, "a", "", text="Two")
     crawl(service, web, spot)
@@ -234,7 +234,7 @@ def test_a_time_stands_for_the_last_crawl_before_it(service, web, spot):
     assert changes(second) == {"a": "changed"}
 
 
-def test_a_limit_that_ends_the_crawl_removes_nothing(service, web, spot):
+def test_a_crawl_that_ends_at_its_limit_reports_no_removed_page(service, web, spot):
     first = crawl(service, web, spot)
     put(web, spot, "", "bcd")
     for name in "bcd":

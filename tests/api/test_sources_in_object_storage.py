@@ -83,7 +83,9 @@ def stored(service, job_id):
     )
 
 
-def test_the_shell_exports_them_beside_the_service(running, storage, site, tmp_path):
+def test_the_command_line_exports_stored_responses_while_the_service_runs(
+    running, storage, site, tmp_path
+):
     job_id = crawl(running, site.url("/"))
     done = run(
         *(tmp_path, "jobs", "export", job_id, "-o", "x.warc.gz"),
@@ -162,7 +164,7 @@ def test_a_response_that_is_gone_is_left_out(running, storage, site):
 
 
 @pytest.mark.parametrize("url", ["s3://pages/down", ""], ids=["down", "unset"])
-def test_a_response_that_cannot_be_read_now_says_why(
+def test_an_unreadable_stored_response_is_an_error_with_its_reason(
     storage, monkeypatch, tmp_path, url
 ):
     for name, value in storage.environment.items():
@@ -179,7 +181,7 @@ def test_a_response_that_cannot_be_read_now_says_why(
     assert why in error.message
 
 
-def test_nothing_is_kept_with_zero_data_retention(running, storage, site):
+def test_zero_data_retention_stores_no_response(running, storage, site):
     before = set(storage.names())
     with ScriptedSite({"/": page(text=words(9))}) as other:
         job_id = crawl(running, other.url("/"), zeroDataRetention=True)
@@ -187,9 +189,7 @@ def test_nothing_is_kept_with_zero_data_retention(running, storage, site):
     assert set(storage.names()) == before
 
 
-def test_objects_of_expired_jobs_are_deleted_and_no_others(
-    running, storage, site, monkeypatch
-):
+def test_only_objects_of_expired_jobs_are_deleted(running, storage, site, monkeypatch):
     kept = crawl(running, site.url("/"))
     with ScriptedSite({"/": page(text=words(11))}) as other:
         deleted = crawl(running, other.url("/"))

@@ -74,7 +74,7 @@ def read(service, path, key=KEYS[0]):
     return reply.json
 
 
-def test_remaining_is_spelled_as_the_version_does(shared):
+def test_credit_usage_uses_the_key_spelling_of_each_version(shared):
     for unit in ("credit", "token"):
         first = read(shared, f"/v1/team/{unit}-usage")["data"]
         assert first.pop("billing_period_start") < first.pop("billing_period_end")
@@ -90,7 +90,7 @@ def test_remaining_is_spelled_as_the_version_does(shared):
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_history_adds_up_what_was_charged(shared, used, version):
+def test_history_sums_the_charged_credits(shared, used, version):
     # 1 scrape, 1 map, 2 pages of the crawl, 1 page and 1 for its zero retention
     path = f"/{version}/team/credit-usage/historical"
     [period] = read(shared, path)["periods"]
@@ -243,7 +243,7 @@ def filled(path, found_id):
     return re.sub(r"\{\w+\}", found_id, path.replace("{number}", "1"))
 
 
-def test_no_route_answers_without_a_valid_key(shared, routes):
+def test_every_route_needs_a_valid_key(shared, routes):
     for method, path in routes:
         whole = filled(path, UNKNOWN)
         for key in (None, "fc-wrong"):
@@ -252,7 +252,7 @@ def test_no_route_answers_without_a_valid_key(shared, routes):
             assert reply.json["error"].startswith("Unauthorized"), (method, path)
 
 
-def test_what_another_team_has_is_unknown_on_every_route(shared, routes, used):
+def test_objects_of_another_team_are_unknown_on_every_route(shared, routes, used):
     # Steps of browser sessions are a 400 here: the service has no browser. Tokens stand for
     # keys where a browser is connected to.
     steps = ("/execute", "/interact")

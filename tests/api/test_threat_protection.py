@@ -65,7 +65,7 @@ def test_a_scrape_keeps_to_the_lists(service, web, mode, lists, status):
 
 
 @pytest.mark.parametrize("kind", ["crawl", "batch/scrape", "map"])
-def test_nothing_is_fetched_from_a_refused_site(service, kind):
+def test_no_page_of_a_refused_site_is_fetched(service, kind):
     with ScriptedSite({"/": page()}) as site:
         body = {"threatProtection": {"blacklist": ["127.0.0.2"]}}
         url = site.url("/")
@@ -105,7 +105,7 @@ def test_modes_that_scan_are_refused(service, web, mode):
         ),
     ],
 )
-def test_messages_say_what_is_accepted(service, web, rules, message):
+def test_messages_name_the_accepted_values(service, web, rules, message):
     body = {"url": web.url("/a"), "threatProtection": rules}
     reply = service.post("/v2/scrape", body)
     assert reply.status == 400
@@ -145,7 +145,7 @@ def strict(start_service):
     return service
 
 
-def test_a_team_without_a_policy_refuses_nothing(service):
+def test_a_team_without_a_policy_refuses_no_site(service):
     assert service.get(POLICY).json == {
         "success": True,
         "data": {

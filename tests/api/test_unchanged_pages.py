@@ -267,7 +267,7 @@ def test_entries_of_an_unchanged_feed_are_not_fetched(
     assert (found["a"], found["b"]) == ([200], [200, 200])
 
 
-def test_sitemaps_are_trusted_only_as_long_as_the_operator_says(
+def test_lastmod_of_sitemaps_is_trusted_for_SCRAPER_LASTMOD_TRUST_S(
     start_service, web, spot
 ):
     service = start_service(SCRAPER_LASTMOD_TRUST_S="0")

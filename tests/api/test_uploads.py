@@ -125,7 +125,7 @@ def test_an_upload_belongs_to_its_team(shared):
     assert (wrong.status, wrong.headers["Allow"]) == (405, "PUT")
 
 
-def test_one_of_many_equal_requests_wins(shared):
+def test_a_single_upload_of_parallel_uploads_succeeds(shared):
     found = announce(shared)
     bodies = [b"<h1>%d</h1>" % n for n in range(8)]
     with concurrent.futures.ThreadPoolExecutor(8) as pool:
@@ -141,7 +141,7 @@ def test_one_of_many_equal_requests_wins(shared):
     assert stored(shared) == []
 
 
-def test_large_files_are_taken_and_larger_ones_are_not(shared, documented):
+def test_files_up_to_the_size_limit_are_accepted(shared, documented):
     found = announce(shared, filename="a.txt", contentType="text/plain")
     reply = put(shared, found, b"x " * (6 * 2**20))  # more than a JSON body may have
     assert reply.status == 200
@@ -231,7 +231,9 @@ def test_a_team_has_a_limited_number_of_uploads(shared):
     announce(shared)  # of another team
 
 
-def test_a_restart_keeps_uploads_and_late_ones_are_deleted(start_service, tmp_path):
+def test_uploads_survive_a_restart_and_expired_uploads_are_deleted(
+    start_service, tmp_path
+):
     first = start_service()
     kept, late = (announce(first, first.key) for _ in range(2))
     for found in (kept, late):

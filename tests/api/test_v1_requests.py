@@ -78,7 +78,7 @@ def test_option_is_read(key, value, attribute, expected):
     assert getattr(scraped(**{key: value}), attribute) == expected
 
 
-def test_newer_names_win_over_older_ones():
+def test_newer_option_names_take_precedence_over_older_names():
     options = scraped(
         geolocation={"country": "fr"},
         location={"country": "de"},
@@ -287,7 +287,7 @@ CLIENT_PARAMS = [
 
 @pytest.mark.parametrize("params", CLIENT_PARAMS)
 @pytest.mark.parametrize("exclude_none", [True, False])
-def test_what_the_python_client_sends_is_accepted(params, exclude_none):
+def test_bodies_of_the_python_client_are_accepted(params, exclude_none):
     body = params.model_dump(by_alias=True, exclude_none=exclude_none)
     body.pop("webhook", None)
     page = page_options({"url": URL, "origin": "python-sdk@1", **body})

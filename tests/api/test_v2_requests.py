@@ -217,7 +217,7 @@ def test_unknown_key_is_refused_with_the_version(key):
     assert issue.message.startswith("Unrecognized key in body (v2)")
 
 
-def test_who_asks_is_kept():
+def test_origin_integration_and_audit_name_of_a_request_are_kept():
     options = page_options(
         {
             "url": URL,
@@ -498,7 +498,7 @@ def test_wait_is_at_most_half_of_the_timeout(wait, fits):
         ({"formats": ["json"]}, None, 0),
     ],
 )
-def test_timeout_nobody_chose_grows_for_slow_work(body, timeout_ms, wait_for_ms):
+def test_the_default_timeout_grows_for_slow_options(body, timeout_ms, wait_for_ms):
     options = scraped(**body)
     assert (options.timeout_ms, options.wait_for_ms) == (timeout_ms, wait_for_ms)
 
@@ -575,7 +575,7 @@ CLIENT_OPTIONS = [
 
 
 @pytest.mark.parametrize("options", CLIENT_OPTIONS)
-def test_what_the_python_client_sends_is_accepted(options):
+def test_bodies_of_the_python_client_are_accepted(options):
     body = prepare_scrape_options(options)
     page = page_options({"url": URL, **body, "origin": "python-sdk@4.53.2"})
     assert page.scrape.max_age_ms == body["maxAge"]
@@ -602,7 +602,7 @@ def test_every_attribute_has_a_name_on_the_wire():
     assert not [name for name in names.values() if "_" in name]
 
 
-def test_session_and_profile_are_one_store():
+def test_session_and_profile_name_the_same_store():
     same = scraped(session="a", profile={"name": "a", "saveChanges": False})
     assert (same.storage, same.saves_storage) == ("a", False)
     [issue] = issues_of(session="a", profile={"name": "b"})

@@ -170,7 +170,7 @@ def test_a_running_job_is_watched_to_its_end(live, site, path):
 
 @pytest.mark.full(keep=1)
 @pytest.mark.parametrize("path", PATHS)
-def test_a_job_that_has_ended_is_told_at_once(live, web, path):
+def test_a_socket_on_an_ended_job_sends_catchup_and_done_at_once(live, web, path):
     job = path + id_of(start(live, web.url("/0")))
     status = ended(live, job)
     found = watch(live, job)
@@ -234,7 +234,7 @@ def test_a_failed_job_ends_with_its_error(start_service, going, tmp_path):
     assert len(later.documents) == 1
 
 
-def test_messages_stay_below_what_clients_take(live, web):
+def test_messages_stay_below_the_frame_size_of_clients(live, web):
     urls = [web.url(f"/large{n}") for n in range(8)]
     job = start_batch(live, urls)
     status = ended(live, job)
@@ -249,7 +249,7 @@ def test_messages_stay_below_what_clients_take(live, web):
     assert (first["status"], first["completed"]) == ("scraping", 8)
 
 
-def test_a_page_that_is_larger_comes_as_it_is(live, web):
+def test_a_page_above_the_frame_size_is_sent_whole(live, web):
     job = start_batch(live, [web.url("/huge")])
     status = ended(live, job)
     found = watch(live, job)
@@ -271,7 +271,7 @@ def test_a_page_that_is_larger_comes_as_it_is(live, web):
     assert json.loads(message) == found.messages[0]
 
 
-def test_many_watch_one_job(live, site):
+def test_many_clients_can_watch_one_job(live, site):
     linked = named(f"30-slow20-watch{next(_names)}")
     job = start(live, site.url(linked.path(0)))
     with concurrent.futures.ThreadPoolExecutor(20) as pool:
@@ -285,7 +285,7 @@ def test_many_watch_one_job(live, site):
 # -- WebSocket: who may see it ------------------------------------------------------------------
 
 
-def test_a_key_may_stand_in_the_place_of_a_sub_protocol(live, web):
+def test_a_key_may_be_sent_as_a_sub_protocol(live, web):
     job = start(live, web.url("/0"))
     ended(live, job)
     for key in (KEY, KEY.removeprefix("fc-")):
@@ -310,7 +310,9 @@ def test_a_key_may_stand_in_the_place_of_a_sub_protocol(live, web):
         (None, [KEY, "other"], "Unauthorized"),
     ],
 )
-def test_a_bad_key_is_told_so_and_the_end(live, web, key, protocols, error):
+def test_an_invalid_key_gets_an_error_message_and_a_close(
+    live, web, key, protocols, error
+):
     job = start(live, web.url("/0"))
     with open_socket(live, job, key, subprotocols=protocols) as connection:
         found = watched(connection)
@@ -319,7 +321,7 @@ def test_a_bad_key_is_told_so_and_the_end(live, web, key, protocols, error):
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_a_job_of_another_team_is_one_that_nobody_has(live, web, path):
+def test_a_job_of_another_team_looks_like_an_unknown_job(live, web, path):
     job = path + id_of(start(live, web.url("/0")))
     foreign = watch(live, job, OTHER_KEY)
     unknown = watch(live, path + str(uuid.uuid4()), OTHER_KEY)
@@ -328,7 +330,7 @@ def test_a_job_of_another_team_is_one_that_nobody_has(live, web, path):
     assert (foreign.code, foreign.reason) == (1008, "{}")
 
 
-def test_a_bad_id_is_told_so(live):
+def test_an_invalid_id_gets_an_error_message(live):
     found = watch(live, "/v2/crawl/nonsense")
     [error] = found.messages
     assert error["error"].startswith("Invalid job ID format")
@@ -346,7 +348,7 @@ def test_anybody_watches_where_keys_are_off(start_service, web):
         assert watched(connection).code == 1000
 
 
-def test_any_origin_may_watch_as_it_may_read(live, web):
+def test_any_origin_may_open_a_socket(live, web):
     job = start(live, web.url("/0"))
     ended(live, job)
     headers = {"Origin": "https://elsewhere.example"}
@@ -370,7 +372,9 @@ def test_any_origin_may_watch_as_it_may_read(live, web):
         ("", {"Sec-WebSocket-Protocol": "\xe9"}, "Not a WebSocket handshake"),
     ],
 )
-def test_what_is_no_handshake_is_a_bad_request(live, left_out, put_in, error):
+def test_a_request_without_a_websocket_handshake_is_a_400(
+    live, left_out, put_in, error
+):
     headers = {
         "Upgrade": "websocket",
         "Connection": "Upgrade",
@@ -448,7 +452,7 @@ def test_watchers_are_limited_by_team_and_in_all(hasty, going, site):
 
 
 @pytest.mark.full
-def test_who_answers_pings_stays_and_who_does_not_is_cut(hasty, going):
+def test_clients_that_do_not_answer_pings_are_disconnected(hasty, going):
     job = going(hasty, "/0")
     goodbye = (1000).to_bytes(2) + b"enough"
     silent, lively = (RawSocket(hasty, job, key=KEY) for _ in range(2))
@@ -492,7 +496,7 @@ def test_a_message_of_endless_parts_ends_the_connection(hasty, going):
     until(lambda: hasty.get("/health").json["watchers"] == 0)
 
 
-def test_nonsense_behind_the_end_is_ignored(start_service):
+def test_bytes_after_the_close_frame_are_ignored(start_service):
     service = start_service()
     with RawSocket(service, "/v2/crawl/nonsense", key=KEY) as raw:
         raw.shake_hands()
@@ -507,7 +511,7 @@ def test_nonsense_behind_the_end_is_ignored(start_service):
 
 @pytest.mark.full(keep=1)
 @pytest.mark.parametrize("kind", ["socket", "events"])
-def test_who_does_not_read_is_cut(hasty, web, kind):
+def test_clients_that_do_not_read_are_disconnected(hasty, web, kind):
     job = start_batch(hasty, [web.url(f"/large{n % 8}") for n in range(40)])
     ended(hasty, job)
     path = job if kind == "socket" else f"{job}/events"
@@ -568,7 +572,7 @@ def test_connections_are_given_back(start_service, web):
     assert logged["bytes"] > 1000
 
 
-def test_a_service_that_stops_says_so(start_service, site):
+def test_a_stopping_service_closes_sockets_and_streams(start_service, site):
     service = start_service(**SETTINGS)
     job = start(service, site.held(), scrapeOptions={"timeout": PATIENCE_MS})
     with (
@@ -601,7 +605,7 @@ def events_of(service, job, last=None, **options):
     ("begin", "family"), [(start, "crawl"), (start_batch, "batch_scrape")]
 )
 @pytest.mark.parametrize("version", ["v1", "v2"])
-def test_the_events_of_a_job_are_told_in_order(live, web, begin, family, version):
+def test_the_events_of_a_job_are_sent_in_order(live, web, begin, family, version):
     target = (
         web.url("/0") if begin is start else [web.url(f"/{n}") for n in range(PAGES)]
     )
@@ -626,7 +630,7 @@ def test_the_events_of_a_job_are_told_in_order(live, web, begin, family, version
     assert events_of(live, other) == events
 
 
-def test_a_failed_page_is_told_with_its_error(live, web):
+def test_the_event_of_a_failed_page_has_its_error(live, web):
     job = start(live, web.url("/loop"))
     events = events_of(live, job)
     [error] = live.get(f"{job}/errors").json["errors"]
@@ -650,7 +654,7 @@ def test_large_events_come_whole(live, web):
     assert documents == ended(live, job)["data"]
 
 
-def test_a_stream_goes_on_behind_the_last_event_it_is_told(live, web):
+def test_a_stream_resumes_after_the_last_event_id(live, web):
     job = start(live, web.url("/0"))
     events = events_of(live, job)
     assert events_of(live, job, "0") == events_of(live, job, "") == events
@@ -713,7 +717,7 @@ def test_the_head_of_a_stream(live, web):
         assert client.response.read() == b""
 
 
-def test_who_waits_gets_comments_and_then_the_end(hasty, going):
+def test_a_waiting_client_gets_comments_and_then_the_end(hasty, going):
     job = going(hasty, "/0")
     with EventClient(hasty, f"{job}/events") as client:
         events = iter(client)
@@ -742,7 +746,7 @@ def test_the_metadata_of_the_webhook_is_in_the_events(live, web):
     assert "s3cr3t" not in json.dumps([each.data for each in events])
 
 
-def test_a_batch_that_goes_on_tells_more(live, web):
+def test_a_batch_with_added_urls_sends_further_events(live, web):
     job = start_batch(live, [web.url("/1")])
     first = events_of(live, job)
     start_batch(live, [web.url("/2")], appendToId=id_of(job))
@@ -768,7 +772,7 @@ def database(request):
 
 @pytest.mark.full
 @pytest.mark.slow_on("sqlite")
-def test_a_reader_that_comes_again_misses_nothing(start_service, site, database):
+def test_a_client_that_reconnects_misses_no_event(start_service, site, database):
     linked = named(f"40-slow40-flaky10-watch{next(_names)}")
     service = start_service(**database)
     job = start(service, site.url(linked.path(0)))

@@ -147,7 +147,7 @@ STARTS = [(start, "crawl"), (start_batch, "batch_scrape")]
 @pytest.mark.full(keep=1)
 @pytest.mark.parametrize("version", ["v1", "v2"])
 @pytest.mark.parametrize(("begin", "family"), STARTS, ids=["crawl", "batch"])
-def test_a_job_is_told_from_start_to_end(
+def test_a_webhook_gets_the_events_of_a_job_from_start_to_end(
     hooked, web, receiver, path, begin, family, version
 ):
     to = path("ok")
@@ -232,7 +232,9 @@ def test_a_delivery_is_signed(hooked, web, receiver, path):
         ([], []),
     ],
 )
-def test_only_what_was_asked_for_is_sent(hooked, web, receiver, path, events, expected):
+def test_a_webhook_gets_only_the_events_it_lists(
+    hooked, web, receiver, path, events, expected
+):
     to = path("ok")
     hook = {"url": receiver.url(to), "events": events}
     rows = settled(hooked, start(hooked, web.url("/6"), hook=hook))
@@ -240,7 +242,7 @@ def test_only_what_was_asked_for_is_sent(hooked, web, receiver, path, events, ex
     assert len(rows) == len(expected)
 
 
-def test_a_failed_page_is_told_with_its_error(hooked, web, receiver, path):
+def test_the_event_of_a_failed_page_has_its_error(hooked, web, receiver, path):
     to = path("ok")
     job = start(hooked, web.url("/loop"), hook=receiver.url(to))
     rows = settled(hooked, job)
@@ -254,7 +256,9 @@ def test_a_failed_page_is_told_with_its_error(hooked, web, receiver, path):
 
 
 @pytest.mark.parametrize("asked", [True, False])
-def test_a_cancelled_job_is_told_if_asked_for(hooked, site, receiver, path, asked):
+def test_a_webhook_gets_the_cancelled_event_if_it_lists_the_event(
+    hooked, site, receiver, path, asked
+):
     to = path("ok")
     hook = {"url": receiver.url(to)}
     if asked:
@@ -273,7 +277,7 @@ def test_a_cancelled_job_is_told_if_asked_for(hooked, site, receiver, path, aske
         assert len(received) == 1
 
 
-def test_added_addresses_are_told_to_the_hook_of_their_request(
+def test_events_of_added_urls_go_to_the_webhook_of_their_request(
     hooked, web, receiver, path
 ):
     first, second = path("ok"), path("ok")
@@ -291,7 +295,7 @@ def test_added_addresses_are_told_to_the_hook_of_their_request(
     assert kinds == ["page", "completed"]
 
 
-def test_jobs_without_a_webhook_have_that_of_the_operator(
+def test_jobs_without_a_webhook_use_the_webhook_of_the_operator(
     start_service, web, receiver, path
 ):
     base, own = path("ok"), path("ok")
@@ -322,7 +326,7 @@ def test_metadata_that_is_large_is_refused(hooked, web, receiver):
     assert reply.json["details"][0]["path"] == ["webhook", "metadata"]
 
 
-def test_the_configuration_is_shown_to_nobody(hooked, site, receiver, path):
+def test_the_webhook_configuration_is_never_shown(hooked, site, receiver, path):
     hook = {"url": receiver.url(path("ok")), "headers": {"Authorization": "s3cr3t"}}
     job = start(hooked, site.held(), hook=hook)
     assert "s3cr3t" not in json.dumps(hooked.get("/v2/crawl/active").json)
@@ -333,7 +337,7 @@ def test_the_configuration_is_shown_to_nobody(hooked, site, receiver, path):
 # -- receivers that do not do their part ------------------------------------------------------
 
 
-def test_what_fails_is_sent_again_as_it_was(hooked, web, receiver, path):
+def test_a_failed_delivery_is_sent_again_unchanged(hooked, web, receiver, path):
     to = path("fails/2")
     job = start_batch(hooked, [web.url("/1")], hook=receiver.url(to))
     rows = settled(hooked, job)
@@ -362,7 +366,7 @@ def test_what_fails_is_sent_again_as_it_was(hooked, web, receiver, path):
         ("redirect", 307, "redirects are not followed"),
     ],
 )
-def test_what_fails_again_and_again_is_given_up(
+def test_a_delivery_that_keeps_failing_is_given_up(
     hooked, web, receiver, path, kind, status, error
 ):
     to = path(kind)
@@ -378,7 +382,7 @@ def test_what_fails_again_and_again_is_given_up(
     assert receiver.received("/ok/redirected") == []
 
 
-def test_an_answer_that_does_not_come_is_not_waited_for(impatient, web, receiver, path):
+def test_a_receiver_that_does_not_respond_times_out(impatient, web, receiver, path):
     hook = {"url": receiver.url(path("silent")), "events": ["completed"]}
     job = start_batch(impatient, [web.url("/1")], hook=hook)
     [row] = settled(impatient, job)
@@ -389,7 +393,7 @@ def test_an_answer_that_does_not_come_is_not_waited_for(impatient, web, receiver
     assert len(row["attempts"]) == 3
 
 
-def test_a_huge_answer_is_not_read(hooked, web, receiver, path):
+def test_a_huge_response_of_a_receiver_is_not_read(hooked, web, receiver, path):
     to = path("huge")
     job = start_batch(hooked, [web.url("/1")], hook=receiver.url(to))
     rows = settled(hooked, job)
@@ -398,14 +402,16 @@ def test_a_huge_answer_is_not_read(hooked, web, receiver, path):
     assert all(len(row["attempts"]) == 1 for row in rows)
 
 
-def test_a_receiver_that_is_gone_is_sent_nothing_more(hooked, web, receiver, path):
+def test_a_receiver_that_returns_410_gets_no_further_events(
+    hooked, web, receiver, path
+):
     to = path("always/410")
     rows = settled(hooked, start(hooked, web.url("/0"), hook=receiver.url(to)))
     assert {row["state"] for row in rows} == {"failed"}
     assert len(receiver.received(to)) == 1
 
 
-def test_a_forbidden_address_is_not_connected_to(hooked, web, canary):
+def test_a_webhook_to_a_forbidden_ip_address_is_not_sent(hooked, web, canary):
     before = canary.count()
     for host in ("127.0.0.1", "localhost", "[::1]", "0x7f000001", "10.0.0.1"):
         hook = {"url": f"http://{host}:{canary.port}/", "events": ["completed"]}
@@ -421,9 +427,7 @@ def test_a_forbidden_address_is_not_connected_to(hooked, web, canary):
     assert canary.count() == before
 
 
-def test_the_log_has_one_line_a_minute_about_a_failing_receiver(
-    start_service, web, path
-):
+def test_a_failing_receiver_is_logged_once_a_minute(start_service, web, path):
     service = start_service(**SETTINGS)
     with Receiver("127.0.0.3") as failing:
         to = failing.url(path("fails/99"))
@@ -437,7 +441,7 @@ def test_the_log_has_one_line_a_minute_about_a_failing_receiver(
 
 
 @pytest.mark.full
-def test_silent_receivers_hold_up_nobody_and_are_left_alone(
+def test_silent_receivers_delay_no_other_receiver_and_are_paused(
     impatient, web, receiver, path
 ):
     with Receiver("127.0.0.3") as silent:
@@ -459,7 +463,7 @@ def test_silent_receivers_hold_up_nobody_and_are_left_alone(
         assert len(silent.received("/silent")) < 20
 
 
-def test_a_port_that_is_shut_keeps_nothing_from_its_neighbour(
+def test_a_closed_port_does_not_delay_another_port_of_its_host(
     hooked, web, receiver, path
 ):
     urls = [web.url(f"/{n}") for n in range(PAGES)]
@@ -495,7 +499,7 @@ def test_large_events_under_way_have_a_bound(start_service, web, receiver, path)
 
 
 @pytest.mark.slow
-def test_large_events_that_wait_for_memory_hold_up_no_small_ones(
+def test_large_events_that_wait_for_memory_do_not_delay_small_events(
     start_service, web, receiver, path
 ):
     settings = {"SCRAPER_WEBHOOK_BODIES_MB": "1", "SCRAPER_WEBHOOK_CONCURRENCY": "8"}
@@ -555,7 +559,7 @@ def test_deliveries_can_be_sent_again(hooked, web, receiver, path):
     assert hooked.post(f"{job}/deliveries/x/replay").status == 400
 
 
-def test_a_delivery_shows_what_was_sent_and_answered(hooked, web, receiver, path):
+def test_a_delivery_shows_the_sent_body_and_the_response(hooked, web, receiver, path):
     to = path("ok")
     hook = {"url": receiver.url(to), "metadata": {"mine": "ü"}}
     job = start(hooked, web.url("/large"), hook=hook, limit=1)
@@ -574,7 +578,9 @@ def test_a_delivery_shows_what_was_sent_and_answered(hooked, web, receiver, path
     assert hooked.get(f"/v2/crawl/{uuid.uuid4()}/deliveries/1").status == 404
 
 
-def test_the_start_of_a_long_answer_is_kept(hooked, web, receiver, path):
+def test_a_delivery_keeps_the_first_4096_bytes_of_a_response(
+    hooked, web, receiver, path
+):
     job = start(hooked, web.url("/6"), hook=receiver.url(path("huge")), limit=1)
     settled(hooked, job)
     delivery = hooked.get(f"{job}/deliveries/1").json["delivery"]

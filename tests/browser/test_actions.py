@@ -47,7 +47,7 @@ def test_click_takes_the_first_of_many(act):
     assert found["markdown"].count("many") == 1
 
 
-def test_more_elements_than_one_action_clicks_fail_it(scrape):
+def test_a_click_on_over_1000_elements_fails(scrape):
     many = [
         script("document.body.innerHTML = '<button>x</button>'.repeat(1001)"),
         {"type": "click", "selector": "button", "all": True},
@@ -83,7 +83,7 @@ def to_end(**limits):
 
 
 @pytest.mark.parametrize("version", ["v1", "v2"])
-def test_a_list_is_scrolled_until_it_has_no_more(act, version):
+def test_a_list_is_scrolled_until_no_more_elements_load(act, version):
     found = act(to_end(), path="/scrolled", version=version)
     assert "Item 50" in found["markdown"]
     assert "scrollToEnd" not in found.get("warning", "")
@@ -164,7 +164,7 @@ def test_screenshots_and_scrapes_are_of_their_moment(act, app):
     assert "<title>Blue</title>" in after["html"]
 
 
-def test_pdf_has_the_paper_asked_for(act):
+def test_the_pdf_action_uses_the_requested_paper_size(act):
     import pypdfium2
 
     found = act(
@@ -203,7 +203,7 @@ def test_a_failing_action_is_named(scrape, action, why):
     assert why in reply.json["error"]
 
 
-def test_a_selector_that_is_none_is_refused_before_the_fetch(scrape, app):
+def test_an_invalid_selector_is_refused_before_the_fetch(scrape, app):
     app.paths()
     reply = scrape("/form", actions=[{"type": "click", "selector": "#["}])
     assert reply.status == 400
@@ -212,7 +212,7 @@ def test_a_selector_that_is_none_is_refused_before_the_fetch(scrape, app):
 
 
 @pytest.mark.parametrize("key", ["Entr", "F13", "ä", "Control+", "++"])
-def test_a_key_that_is_none_is_refused_before_the_fetch(scrape, app, key):
+def test_an_unknown_key_name_is_refused_before_the_fetch(scrape, app, key):
     app.paths()
     reply = scrape("/form", actions=[{"type": "press", "key": key}])
     assert reply.status == 400
@@ -232,7 +232,7 @@ def test_each_key_that_is_allowed_is_a_key_of_the_browser(act):
         act(*pressed[start : start + 50], path="/links")
 
 
-def test_half_a_character_of_a_page_fails_nothing(page):
+def test_a_lone_surrogate_in_a_script_result_is_replaced(page):
     script = "'a' + String.fromCharCode(0xd800)"
     found = page("/links", actions=[{"type": "executeJavascript", "script": script}])
     assert found["actions"]["javascriptReturns"] == [{"type": "string", "value": "a?"}]

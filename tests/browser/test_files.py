@@ -59,7 +59,7 @@ def check(page, base):
     assert Png(data).pixel(50, 50) == (255, 0, 0)
 
 
-def test_they_are_in_events_and_answers_alike(service, app, receiver):
+def test_screenshot_urls_are_equal_in_events_and_responses(service, app, receiver):
     # Whoever starts a job, or asks for it, does not decide what others are told.
     reply = start(service, app, receiver, "/ok/own", headers=EVIL)
     job = f"/v2/batch/scrape/{reply.json['id']}"
@@ -80,7 +80,9 @@ def test_they_are_in_events_and_answers_alike(service, app, receiver):
 
 
 @pytest.mark.slow
-def test_the_public_address_wins(app, receiver, tmp_path):
+def test_SCRAPER_PUBLIC_URL_takes_precedence_over_the_host_header(
+    app, receiver, tmp_path
+):
     settings = {**SETTINGS, "SCRAPER_PUBLIC_URL": "https://pages.example/api/"}
     service = Service(tmp_path, **settings)
     try:

@@ -29,13 +29,13 @@ def test_frames_within_frames_are_read_five_deep(page, app):
     assert "scraper-" not in found["rawHtml"]
 
 
-def test_addresses_in_frames_are_those_of_the_frame(page, app):
+def test_links_in_frames_are_relative_to_the_url_of_the_frame(page, app):
     found = page("/frames", waitFor=1, onlyMainContent=False, formats=["links"])
     assert found["links"] == [app.url("/link"), f"{app.other}/link"]
 
 
 @pytest.mark.slow
-def test_a_frame_that_is_stuck_is_left_out_and_one_that_is_hidden_too(page):
+def test_stuck_frames_and_hidden_frames_are_left_out(page):
     found = page("/stuck", waitFor=1, onlyMainContent=False)
     assert "Can be read." in found["markdown"]
     assert found["markdown"].count("Inside a frame") == 1

@@ -90,7 +90,7 @@ def test_hosts_of_advertising_are_never_contacted(asked, listener):
     wait_until(lambda: f"Host: {OTHER}" in "".join(listener.seen))
 
 
-def test_without_block_ads_they_are(asked, listener):
+def test_ads_are_fetched_if_blockAds_is_false(asked, listener):
     asked("/ads", blockAds=False)
     for host in ADS:
         wait_until(lambda host=host: f"Host: {host}" in "".join(listener.seen))

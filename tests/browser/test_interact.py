@@ -180,7 +180,7 @@ def test_a_session_belongs_to_its_team(service, session):
 
 
 @pytest.mark.full
-def test_a_team_has_so_many_sessions_as_it_may(service, session, open_session):
+def test_a_team_has_at_most_its_limit_of_sessions(service, session, open_session):
     open_session()
     open_session()
     reply = service.post("/v2/interact", {})
@@ -273,7 +273,9 @@ def test_invalid_sessions_are_refused(service, body, part):
     assert part in json.dumps(reply.json["details"])
 
 
-def test_a_session_never_reaches_what_a_scrape_may_not(service, canary, open_session):
+def test_a_session_cannot_reach_urls_forbidden_for_scrapes(
+    service, canary, open_session
+):
     before = canary.count()
     refused = service.post("/v2/interact", {"url": canary.url})
     assert (refused.status, refused.json["code"]) == (403, "UNSUPPORTED_SITE")
@@ -291,7 +293,7 @@ def test_a_session_never_reaches_what_a_scrape_may_not(service, canary, open_ses
     assert canary.count() == before
 
 
-def test_navigations_to_refused_places_leave_the_page_as_it_is(step, app, canary):
+def test_navigations_to_refused_urls_leave_the_page_unchanged(step, app, canary):
     before = canary.count()
     for script in (
         f"location = '{canary.url}'",
@@ -363,7 +365,7 @@ def test_sessions_need_a_browser(start_service):
 
 
 @pytest.mark.full
-def test_times_of_a_session_are_those_of_its_options(service, open_session):
+def test_session_times_follow_the_options(service, open_session):
     before = time.time()
     reply = service.post("/v2/interact", {"ttl": 60})
     ends = datetime.fromisoformat(reply.json["expiresAt"]).timestamp()
@@ -385,7 +387,7 @@ def test_a_session_whose_browser_is_killed_is_over(service, open_session):
 
 
 @pytest.mark.full
-def test_nothing_is_left_of_a_session_of_a_killed_service(app, start_service):
+def test_a_killed_service_leaves_no_session_processes(app, start_service):
     quick = {**SETTINGS, "SCRAPER_LEASE_S": "2"}
     first = start_service(**quick)
     opened = first.post("/v2/interact", {"url": app.url("/form")})
@@ -444,7 +446,7 @@ def test_the_view_shows_pictures_of_the_page(service, app):
 
 
 @pytest.mark.full
-def test_a_session_without_a_view_has_no_url_of_it(service):
+def test_a_session_without_a_live_view_has_no_live_view_url(service):
     opened = service.post("/v2/interact", {"streamWebView": False}).json
     assert opened.keys() == {"success", "id", "expiresAt"}
     path = f"/v2/interact/{opened['id']}"

@@ -68,7 +68,7 @@ def protocol(session):
         yield call
 
 
-def test_playwright_drives_the_page_and_the_service_sees_it(
+def test_playwright_drives_the_page_of_the_session_over_cdp(
     service, app, session, playwright
 ):
     browser = playwright.chromium.connect_over_cdp(session["cdpUrl"])
@@ -91,7 +91,7 @@ def test_playwright_drives_the_page_and_the_service_sees_it(
     assert service.post(path, step).json["result"] == "clicked"
 
 
-def test_the_browser_of_a_caller_reaches_only_what_a_scrape_may(
+def test_a_browser_over_cdp_reaches_only_urls_allowed_for_scrapes(
     app, session, playwright, canary
 ):
     before = canary.count()
@@ -191,7 +191,7 @@ def test_parameters_beyond_the_page_are_refused(method, params):
         ),
     ],
 )
-def test_contexts_and_downloads_are_those_of_the_session(method, params, sent):
+def test_contexts_and_downloads_belong_to_the_session(method, params, sent):
     text = json.dumps({"id": 1, "method": method, "params": params})
     assert json.loads(decide(text, "own").sent)["params"] == sent
 
@@ -222,7 +222,7 @@ def test_contexts_and_downloads_are_those_of_the_session(method, params, sent):
         ),
     ],
 )
-def test_the_browser_gets_what_was_checked(text, checked):
+def test_the_browser_gets_the_checked_message(text, checked):
     sent = decide(text, "own").sent
     assert json.loads(sent)["params"] == checked
     assert "passwd" not in sent
@@ -255,7 +255,7 @@ def test_a_number_that_json_does_not_have_is_refused(number):
         ('{"id": 5, "method": "Browser.getVersion", "params": [1]}', -32600),
     ],
 )
-def test_what_is_no_message_gets_an_error_and_the_connection_goes_on(
+def test_a_malformed_message_gets_an_error_and_the_connection_stays_open(
     session, message, code
 ):
     with connect(session["cdpUrl"], max_size=None) as socket:
@@ -278,7 +278,7 @@ def test_a_message_of_endless_parts_ends_the_connection(session):
         assert json.loads(socket.recv(60))["result"]
 
 
-def test_many_messages_at_once_are_answered_in_their_order(session):
+def test_many_parallel_messages_are_answered_in_order(session):
     count = 5000
     with connect(session["cdpUrl"], max_size=None, max_queue=None) as socket:
         for number in range(count):
@@ -288,7 +288,7 @@ def test_many_messages_at_once_are_answered_in_their_order(session):
 
 
 @pytest.mark.full
-def test_a_session_never_has_more_pages_than_it_may(service):
+def test_a_session_has_at_most_its_limit_of_pages(service):
     opened = service.post("/v2/interact", {}).json
     with connect(opened["cdpUrl"]) as one, connect(opened["cdpUrl"]) as other:
         for number in range(6):
@@ -355,7 +355,7 @@ def test_closing_the_browser_ends_the_session(service):
 
 
 @pytest.mark.full
-def test_there_is_no_cdp_url_unless_the_operator_wants_one(start_service):
+def test_there_is_no_cdp_url_unless_the_operator_enables_cdp(start_service):
     service = start_service(**SETTINGS)
     opened = service.post("/v2/interact", {}).json
     assert "cdpUrl" not in opened
@@ -364,7 +364,7 @@ def test_there_is_no_cdp_url_unless_the_operator_wants_one(start_service):
     assert service.get(path).status == 401
 
 
-def test_a_key_that_only_reads_gets_no_cdp_url_and_a_revoked_one_has_no_session(
+def test_read_only_keys_get_no_cdp_url_and_revoked_keys_have_no_session(
     service, app, data_dir
 ):
     def keys(*arguments):

@@ -212,7 +212,7 @@ def test_the_last_expression_is_the_result(run, language, code, result):
         ),
     ],
 )
-def test_a_failure_is_told_with_its_place(run, language, code, error, place):
+def test_an_error_of_the_code_names_its_line(run, language, code, error, place):
     done = run(language, code)
     assert (done["success"], done["exitCode"], done["killed"]) == (False, 1, False)
     assert error in done["error"]
@@ -240,7 +240,7 @@ while True:
 
 @pytest.mark.full(keep=1)
 @pytest.mark.parametrize("language", LANGUAGES)
-def test_endless_code_is_killed_with_all_that_it_has_started(service, run, language):
+def test_endless_code_is_killed_with_its_child_processes(service, run, language):
     done = run(language, ENDLESS[language], timeout=2)
     assert (done["success"], done["exitCode"], done["killed"]) == (False, 124, True)
     assert "within 2 s" in done["error"]
@@ -341,7 +341,7 @@ def test_a_program_that_loses_its_browser_ends_the_session(service, app, which):
 
 
 @pytest.mark.full
-def test_a_program_hears_that_its_browser_has_gone(service, app):
+def test_a_program_gets_an_error_if_its_browser_has_gone(service, app):
     homes = homes_of(service)
     opened = service.post("/v2/interact", {"url": app.url("/form")}).json["id"]
     [home] = homes_of(service) - homes
@@ -447,7 +447,7 @@ found
 
 @pytest.mark.full
 @pytest.mark.parametrize("language", LANGUAGES)
-def test_code_reaches_only_what_a_scrape_may(
+def test_code_reaches_only_urls_allowed_for_scrapes(
     service, run, app, canary, data_dir, language
 ):
     assert (data_dir / "jobs.sqlite").exists()
@@ -525,7 +525,7 @@ def test_too_much_ends_the_program_alone(service, run, language, code, why):
 
 
 @pytest.mark.full
-def test_what_is_no_message_of_the_protocol_ends_the_connection_alone(run):
+def test_a_malformed_protocol_message_ends_only_its_connection(run):
     code = """
 import socket
 ends = []
@@ -565,7 +565,7 @@ def test_the_python_client_runs_code(service, app):
         ("python", "python", "bwrap is not installed"),
     ],
 )
-def test_a_language_is_on_where_it_is_listed_and_can_be_isolated(
+def test_a_language_is_on_if_it_is_listed_and_can_be_isolated(
     monkeypatch, data_dir, listed, language, why
 ):
     monkeypatch.setenv("PATH", str(data_dir))
@@ -586,7 +586,7 @@ def test_the_doctor_tries_the_languages(data_dir, monkeypatch):
     assert line("node").startswith("fails")
 
 
-def test_a_machine_that_refuses_namespaces_says_so(monkeypatch, tmp_path):
+def test_a_machine_without_namespaces_cannot_isolate_code(monkeypatch, tmp_path):
     program = tmp_path / "bwrap"
     program.write_text(
         "#!/bin/sh\necho 'bwrap: No permissions to create a new namespace' >&2\nexit 1\n"
@@ -599,7 +599,7 @@ def test_a_machine_that_refuses_namespaces_says_so(monkeypatch, tmp_path):
     assert "docs/how-to/browser.md" in why
 
 
-def test_a_trial_ends_and_is_one_for_all_who_wait(monkeypatch, tmp_path):
+def test_callers_share_a_trial_of_isolation_that_times_out(monkeypatch, tmp_path):
     program, starts = tmp_path / "bwrap", tmp_path / "starts"
     program.write_text(f"#!/bin/sh\necho one >> {starts}\nexec /bin/sleep 600\n")
     program.chmod(0o755)
@@ -617,7 +617,7 @@ def test_a_trial_ends_and_is_one_for_all_who_wait(monkeypatch, tmp_path):
 
 
 @pytest.mark.full
-def test_closing_the_page_of_the_session_leaves_a_session_that_says_so(service, app):
+def test_a_session_whose_page_was_closed_returns_an_error(service, app):
     opened = service.post("/v2/interact", {"url": app.url("/form")}).json["id"]
     path = f"/v2/interact/{opened}/execute"
     done = service.post(path, {"code": "await page.close()", "formats": ["html"]})

@@ -51,7 +51,7 @@ def test_a_form_is_filled_by_the_ids_of_a_snapshot(bash, app):
     assert found["url"] == app.url("/form")
 
 
-def test_a_short_snapshot_has_what_a_visitor_operates(bash, app):
+def test_a_short_snapshot_lists_the_controls_of_the_page(bash, app):
     whole = bash(f"open {app.url('/form')} && snapshot")["result"]
     short = bash("snapshot -i")["result"]
     assert short
@@ -59,7 +59,7 @@ def test_a_short_snapshot_has_what_a_visitor_operates(bash, app):
     assert {line.split()[1] for line in short.splitlines()} <= {"textbox", "button"}
 
 
-def test_each_command_prints_what_it_reads(bash, app):
+def test_each_command_prints_its_result(bash, app):
     bash(f"open {app.url('/form')}")
     lines = bash("get url\nget title\neval 'document.links.length'\neval '({a: [1]})'")
     expected = [app.url("/form"), "Form", "0", '{"a": [1]}']
@@ -114,7 +114,7 @@ def test_formats_come_after_the_commands(bash, app):
         ("eval 'throw new Error(7)'", 1, "Error: 7"),
     ],
 )
-def test_what_cannot_be_done_has_a_reason(bash, app, code, exit_code, part):
+def test_a_command_that_fails_has_a_reason(bash, app, code, exit_code, part):
     bash(f"open {app.url('/form')}")
     found = bash(code, timeout=6)
     assert found["exitCode"] == exit_code
@@ -133,7 +133,7 @@ def test_commands_before_a_refused_line_are_not_done(bash, app):
     assert bash("get title")["result"] == "Form"
 
 
-def test_what_was_printed_before_a_failure_is_kept(bash, app):
+def test_output_before_a_failure_is_kept(bash, app):
     found = bash(f"open {app.url('/form')} && get title && click '#none'", timeout=6)
     assert (found["stdout"], found["exitCode"]) == ("Form\n", 1)
 

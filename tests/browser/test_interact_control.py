@@ -87,7 +87,9 @@ def test_a_person_clicks_and_types_in_the_page(opened, ask, place):
 
 
 @pytest.mark.full
-def test_inputs_of_the_socket_and_what_is_none(opened, ask, place):
+def test_the_control_socket_accepts_inputs_and_refuses_other_messages(
+    opened, ask, place
+):
     url = opened["interactiveLiveViewUrl"].replace("http", "ws", 1)
     url = url.replace("/control?", "/control/socket?")
     x, y = place("#name")
@@ -147,7 +149,7 @@ def next_error(socket):
 
 
 @pytest.mark.full
-def test_a_click_leads_nowhere_that_a_scrape_may_not_go(
+def test_a_click_cannot_reach_urls_forbidden_for_scrapes(
     service, opened, ask, place, canary
 ):
     before = canary.count()
@@ -169,7 +171,9 @@ def test_a_click_leads_nowhere_that_a_scrape_may_not_go(
 
 
 @pytest.mark.full
-def test_its_token_is_one_of_its_own_and_ends_with_the_session(service, opened, app):
+def test_the_control_token_differs_from_the_view_token_and_ends_with_the_session(
+    service, opened, app
+):
     view, control = opened["liveViewUrl"], opened["interactiveLiveViewUrl"]
     token = view.partition("token=")[2]
     base = control.partition("?")[0]
@@ -192,7 +196,7 @@ def test_its_token_is_one_of_its_own_and_ends_with_the_session(service, opened, 
 
 
 @pytest.mark.full
-def test_it_is_for_keys_that_may_act_and_sessions_with_a_view(service, opened):
+def test_the_control_url_needs_a_key_that_may_act_and_a_live_view(service, opened):
     [row] = service.get("/v2/interact?status=active").json["sessions"]
     assert row["interactiveLiveViewUrl"] == opened["interactiveLiveViewUrl"]
     hidden = service.post("/v2/interact", {"streamWebView": False}).json

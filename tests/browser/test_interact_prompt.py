@@ -85,7 +85,7 @@ def test_a_session_with_prompts_costs_more(service, app, chat):
         ("close", "close is not possible"),
     ],
 )
-def test_a_model_does_only_what_a_visitor_does(ask, command, part):
+def test_a_model_may_use_only_commands_of_a_visitor(ask, command, part):
     prompt = "press the button, not http://127.0.0.41/"
     found = ask(answer(command), answer(done=True, said="No."), prompt=prompt)
     assert found["success"] is True
@@ -116,7 +116,7 @@ def test_a_model_that_fails_fails_the_step(ask):
 
 @pytest.mark.full(keep=4)
 @odd_answers
-def test_an_answer_that_was_not_asked_for_fails_the_step(ask, chat, said):
+def test_a_reply_without_a_valid_command_fails_the_step(ask, chat, said):
     found = ask(said)
     assert (found["success"], found["exitCode"]) == (False, 1), found
     assert "language model" in found["error"]

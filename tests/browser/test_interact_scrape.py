@@ -92,7 +92,7 @@ def test_a_session_goes_on_where_the_scrape_ended(service, scraped):
 
 
 @pytest.mark.full
-def test_headers_and_the_device_are_those_of_the_scrape(service, scraped):
+def test_a_session_uses_headers_and_device_of_its_scrape(service, scraped):
     scrape_id = scraped("/facts", mobile=True, location={"country": "DE"})
     reply = interact(service, scrape_id, actions=[script(READ_OUT)])
     facts = json.loads(value(reply))
@@ -122,7 +122,7 @@ def test_a_session_of_a_scrape_ends_once(service, scraped):
 
 
 @pytest.mark.full
-def test_calls_at_the_same_time_share_one_session(service, scraped):
+def test_parallel_calls_share_a_session(service, scraped):
     scrape_id = scraped("/form")
     replies = []
 
@@ -163,7 +163,7 @@ def test_a_scrape_without_retention_cannot_be_opened_again(service, scraped):
     assert (reply.status, reply.json["error"]) == (409, UNAVAILABLE)
 
 
-def test_unknown_scrapes_and_those_of_others_are_404s(service, scraped):
+def test_unknown_scrapes_and_scrapes_of_other_teams_are_404s(service, scraped):
     scrape_id = scraped("/form")
     replies = [
         interact(service, UNKNOWN, actions=[]),

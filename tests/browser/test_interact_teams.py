@@ -72,7 +72,7 @@ def test_a_session_is_ended_by_another_process_and_used_by_its_own(two_services,
 
 
 @pytest.mark.full
-def test_the_limit_and_the_profiles_of_a_team_hold_in_all_processes(two_services):
+def test_the_session_limit_and_profiles_of_a_team_apply_to_all_processes(two_services):
     one, other = two_services
     body = {"profile": {"name": "shared"}}
     first = one.post("/v2/interact", body).json["id"]

@@ -185,7 +185,7 @@ def test_the_first_python_client_takes_screenshots_and_acts(service, app):
 
 
 @pytest.mark.full
-def test_what_actions_type_is_nowhere_in_clear(service, app):
+def test_text_that_actions_type_is_stored_encrypted(service, app):
     typed = f"canary-{uuid.uuid4().hex}"
     body = {
         "urls": [app.url(f"/form?canary{n}") for n in range(3)],

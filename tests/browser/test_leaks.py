@@ -131,7 +131,9 @@ def render(service, site, path, **options):
     return service.post("/v2/scrape", {**body, "blockAds": False, **options})
 
 
-def test_no_way_of_a_page_leads_to_a_forbidden_place(service, hostile, forbidden):
+def test_no_script_or_element_of_a_page_reaches_a_forbidden_url(
+    service, hostile, forbidden
+):
     reply = render(service, hostile, "/", formats=["markdown", "screenshot"])
     assert reply.status == 200, reply.json
     assert f"tried {len(WAYS)} ways" in reply.json["data"]["markdown"]
@@ -142,7 +144,7 @@ def test_no_way_of_a_page_leads_to_a_forbidden_place(service, hostile, forbidden
 
 @pytest.mark.full(keep=1)
 @pytest.mark.parametrize("path", ["/moved", "/script-move", "/meta-move"])
-def test_a_page_that_moves_to_a_forbidden_place_fails(
+def test_a_page_that_navigates_to_a_forbidden_url_fails(
     service, hostile, forbidden, path
 ):
     reply = render(service, hostile, path, formats=["rawHtml", "screenshot"])
@@ -167,7 +169,7 @@ def test_scripts_of_the_caller_reach_no_more_than_the_page(service, hostile, for
     assert forbidden.seen == []
 
 
-def test_a_forbidden_address_is_not_asked_by_the_browser_either(service, forbidden):
+def test_the_browser_does_not_fetch_forbidden_ip_addresses(service, forbidden):
     for host in ("127.0.0.1", "localhost", "0x7f000001", "[::1]"):
         url = forbidden.fill(f"http://{host}:{{port}}/")
         reply = service.post("/v2/scrape", {"url": url, "formats": ["screenshot"]})

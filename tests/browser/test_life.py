@@ -98,7 +98,7 @@ def test_a_page_whose_browser_is_killed_twice_fails_with_a_reason(run, service, 
     assert "browser ended" in found.json["error"]
 
 
-def test_a_caller_who_goes_away_leaves_no_page(service, app, page):
+def test_a_client_that_disconnects_leaves_no_open_page(service, app, page):
     import http.client
     import json
     import urllib.parse
@@ -128,9 +128,7 @@ def test_a_crowd_waits_and_all_are_served(run):
 
 
 @pytest.mark.slow
-def test_a_scrape_that_finds_the_queue_full_is_told_so_and_a_job_waits(
-    start_service, app, run
-):
+def test_a_full_browser_queue_refuses_scrapes_and_delays_jobs(start_service, app, run):
     service = start_service(
         **SETTINGS, SCRAPER_BROWSER_CONCURRENCY="1", SCRAPER_BROWSER_QUEUE="1"
     )
@@ -151,7 +149,7 @@ def test_a_scrape_that_finds_the_queue_full_is_told_so_and_a_job_waits(
 
 
 @pytest.mark.full
-def test_it_is_replaced_ends_when_idle_and_with_a_service_that_is_killed(
+def test_a_browser_is_replaced_ends_when_idle_and_ends_with_a_killed_service(
     start_service, app
 ):
     orphans = [
@@ -182,7 +180,7 @@ def test_it_is_replaced_ends_when_idle_and_with_a_service_that_is_killed(
     wait_until(lambda: not any(is_running(pid) for pid in pids))
 
 
-def test_without_browser_all_else_works(start_service, app):
+def test_the_service_works_without_a_browser(start_service, app):
     service = start_service(**SETTINGS, SCRAPER_CHROMIUM_PATH="/no/browser")
     reply = service.post("/v2/scrape", {"url": app.url("/client")})
     assert reply.json["data"]["metadata"]["engine"] == "http"

@@ -77,7 +77,7 @@ def test_robots_txt_counts_where_a_page_moves_to(service, way):
 
 @pytest.mark.slow_on("http")
 @pytest.mark.parametrize("way", ["script", "http"])
-def test_robots_txt_of_another_site_is_asked_for_first(service, far, way):
+def test_robots_txt_of_another_site_is_read_before_a_navigation(service, far, way):
     pages = {
         "/": page("/to-private", "/to-open", title="Home"),
         "/to-private": WAYS[way](far.url("/private/x")),
@@ -91,7 +91,7 @@ def test_robots_txt_of_another_site_is_asked_for_first(service, far, way):
     assert "/robots.txt" in far.paths()
 
 
-def test_robots_txt_does_not_count_where_it_is_to_be_ignored(service):
+def test_navigations_of_a_single_scrape_ignore_robots_txt(service):
     pages = {
         "/robots.txt": ROBOTS,
         "/": script("/private/x"),
@@ -104,7 +104,7 @@ def test_robots_txt_does_not_count_where_it_is_to_be_ignored(service):
         assert "/robots.txt" not in site.paths()
 
 
-def test_a_click_of_the_caller_is_held_to_robots_txt_as_well(service, far):
+def test_a_click_action_obeys_robots_txt(service, far):
     pages = {"/": page(far.url("/private/x"), title="Home")}
     with ScriptedSite(pages) as site:
         click = {"type": "click", "selector": "a"}
@@ -125,7 +125,7 @@ def test_cookies_go_along_to_another_site_and_back(service, app):
     assert "left=1" in found["markdown"]
 
 
-def test_a_page_that_moves_to_and_fro_fails(scrape, app):
+def test_a_page_that_navigates_to_and_fro_fails(scrape, app):
     app.paths()
     reply = scrape("/there", waitFor=1)
     assert (reply.status, reply.json["code"]) == (500, "SCRAPE_SITE_ERROR")

@@ -56,13 +56,13 @@ def test_a_route_is_rendered_even_if_its_shell_has_words(page):
     assert found["metadata"]["engine"] == "browser"
 
 
-def test_a_route_that_is_fetched_without_browser_says_so(page):
+def test_a_hash_route_fetched_without_a_browser_has_a_warning(page):
     assert "only a browser shows" in page("/routed/#/guide", fastMode=True)["warning"]
     warning = page("/ads#below", fastMode=True).get("warning", "")
     assert "only a browser shows" not in warning
 
 
-def test_fast_mode_takes_the_page_as_it_is(page):
+def test_fast_mode_uses_no_browser(page):
     found = page("/client", fastMode=True)
     assert found["metadata"]["engine"] == "http"
 
@@ -78,7 +78,7 @@ def test_fast_mode_takes_the_page_as_it_is(page):
     ],
     ids=lambda options: next(iter(options)),
 )
-def test_what_needs_a_browser_gets_one(page, options):
+def test_options_that_need_a_browser_use_a_browser(page, options):
     assert page("/links", **options)["metadata"]["engine"] == "browser"
 
 
@@ -88,7 +88,7 @@ def test_content_of_streams_is_waited_for(page, path):
 
 
 @pytest.mark.parametrize("path", ["/late", "/late-spinner"])
-def test_an_application_that_waits_before_it_loads_is_waited_for(page, path):
+def test_a_page_waits_for_an_application_that_loads_late(page, path):
     found = page(path)
     assert found["markdown"].startswith("# Made by a script")
     assert found["metadata"]["verdict"] == "ok"
@@ -108,25 +108,25 @@ def test_a_short_page_is_not_waited_for(page):
     assert found["markdown"] == "All is well."
 
 
-def test_an_empty_shell_is_waited_for_within_half_of_the_timeout(page):
+def test_an_empty_shell_gets_half_of_the_timeout_to_load(page):
     page("/short")  # starts the browser, which may take longer than the other half
     assert page("/unrendered", timeout=4000)["metadata"]["engine"] == "browser"
 
 
-def test_a_page_of_a_script_that_moves_on_is_the_last_one(page, app):
+def test_a_page_whose_script_navigates_is_the_final_page(page, app):
     found = page("/moving", waitFor=1)
     assert found["metadata"]["url"] == app.url("/client")
     assert WORDS in found["markdown"]
 
 
-def test_a_file_is_fetched_without_browser_and_nothing_is_saved(page, service):
+def test_a_file_is_fetched_without_a_browser_and_has_no_screenshot(page, service):
     found = page("/attachment", formats=["markdown", "screenshot"])
     assert found["markdown"] == "The text of a file."
     assert "without a browser" in found["warning"]
     assert "screenshot" not in found
 
 
-def test_a_page_of_a_script_that_moves_to_a_file_is_that_file(page, app):
+def test_a_page_whose_script_navigates_to_a_file_returns_the_file(page, app):
     found = page("/to-attachment", waitFor=1)
     assert found["markdown"] == "The text of a file."
     assert found["metadata"]["url"] == app.url("/attachment")
@@ -166,7 +166,7 @@ def test_shadow_trees_are_part_of_the_page(page):
     assert "In a closed tree." in text
 
 
-def test_scrolling_brings_what_loads_late(page):
+def test_scrolling_loads_late_content(page):
     first = page("/scrolled", waitFor=1)["markdown"]
     scroll = {"type": "scroll"}
     later = page("/scrolled", actions=[scroll] * 6)["markdown"]
@@ -190,7 +190,7 @@ def test_a_screenshot_has_the_pixels_of_the_page(page, service):
     assert picture.pixel(250, 50) == (255, 255, 255)
 
 
-def test_a_full_page_screenshot_has_all_of_it(page):
+def test_a_full_page_screenshot_has_the_height_of_the_page(page):
     wanted = {"type": "screenshot", "fullPage": True}
     size = {"width": 200, "height": 300}
     found = page("/colours", formats=[{**wanted, "viewport": size}])
@@ -211,7 +211,7 @@ def test_quality_makes_a_jpeg_and_the_viewport_counts(page):
     assert (int.from_bytes(size[:2]), int.from_bytes(size[2:])) == (200, 300)
 
 
-def test_an_address_that_was_changed_leads_nowhere(page):
+def test_a_changed_screenshot_url_is_404(page):
     address = page("/colours", formats=["screenshot"])["screenshot"]
     name = address.partition("/artefacts/")[2].partition("?")[0]
     base = address.partition("/artefacts/")[0]
@@ -227,7 +227,7 @@ def test_an_address_that_was_changed_leads_nowhere(page):
     assert fetch(base + "/artefacts")[0] == 404
 
 
-def test_without_retention_the_screenshot_is_inside_the_answer(page):
+def test_zero_retention_returns_the_screenshot_as_a_data_url(page):
     found = page("/colours", formats=["screenshot"], zeroDataRetention=True)
     prefix = "data:image/png;base64,"
     assert found["screenshot"].startswith(prefix)
@@ -290,7 +290,7 @@ def test_mobile_is_seen_by_the_page(page):
     assert facts["touch"] is True
 
 
-def test_a_place_is_seen_by_the_page(page):
+def test_the_page_has_timezone_and_language_of_the_location(page):
     place = {"country": "jp"}
     found = page("/facts", location=place, formats=["rawHtml"])
     facts = facts_of(found)
@@ -326,7 +326,9 @@ def test_headers_of_the_caller_reach_no_other_origin(page, app):
     assert sent["user-agent"] != "Mine/1"
 
 
-def test_nor_where_the_page_was_asked_over_http_at_first(page, app):
+def test_headers_of_the_caller_reach_no_other_origin_after_a_switch_to_the_browser(
+    page, app
+):
     found = page("/to-echo", headers=HEADERS, onlyMainContent=False)
     assert found["metadata"]["url"] == f"{app.other}/echo"
     assert found["metadata"]["engine"] == "browser"
@@ -341,7 +343,9 @@ def test_cookies_of_the_caller_are_of_the_whole_site(page):
 
 
 @pytest.mark.parametrize("skip", [True, False])
-def test_a_certificate_counts_unless_it_is_skipped(service, site, skip):
+def test_certificates_are_verified_unless_skipTlsVerification_is_true(
+    service, site, skip
+):
     body = {"url": site.https("/article"), "maxAge": 0, "waitFor": 1}
     reply = service.post("/v2/scrape", {**body, "skipTlsVerification": skip})
     if skip:
@@ -369,7 +373,7 @@ def test_the_authorities_of_the_machine_are_trusted(start_service, site):
     assert reply.json["code"] == "SCRAPE_SSL_ERROR", reply
 
 
-def test_a_page_leaves_nothing_for_the_next(page):
+def test_a_page_leaves_no_storage_or_cookies_to_the_next_page(page):
     for _ in range(2):
         facts = facts_of(page("/storage", waitFor=1, formats=["rawHtml"]))
         assert facts == {"count": 1, "cookie": "seen=1"}
@@ -378,7 +382,7 @@ def test_a_page_leaves_nothing_for_the_next(page):
 # -- advertising -------------------------------------------------------------------------
 
 
-def test_advertising_is_not_asked_for(page, app):
+def test_advertising_is_not_fetched(page, app):
     app.paths()
     page("/ads", waitFor=1)
     asked = set(app.paths()) - {"127.0.0.2/favicon.ico"}  # some Chromiums want that
@@ -387,7 +391,7 @@ def test_advertising_is_not_asked_for(page, app):
     assert {"127.0.0.2/ads.js", "127.0.0.2/pagead/x.js"} <= set(app.paths())
 
 
-def test_a_cookie_banner_is_answered_and_gone(page):
+def test_a_cookie_banner_is_accepted_and_removed(page):
     found = page("/ads", waitFor=1, formats=["markdown", "screenshot"])
     assert found["metadata"]["title"] == "Accepted"
 

@@ -57,7 +57,7 @@ def test_pages_go_through_the_basic_proxy(page, proxies, app, options):
 
 @pytest.mark.full(keep=1)
 @pytest.mark.parametrize("options", [{}, {"waitFor": 1}], ids=["http", "browser"])
-def test_stealth_is_used_where_it_is_asked_for(page, proxies, app, options):
+def test_the_stealth_proxy_is_used_with_proxy_stealth(page, proxies, app, options):
     basic, stealth = proxies
     found = page("/links", proxy="stealth", **options)
     assert found["metadata"]["proxyUsed"] == "stealth"
@@ -77,7 +77,7 @@ def test_the_log_names_the_proxy_but_not_its_password(page, proxied, proxies):
     assert "cret" not in proxied.stderr
 
 
-def test_sockets_of_a_page_go_through_it_too(page, proxies):
+def test_websockets_of_a_page_go_through_the_proxy(page, proxies):
     basic, _ = proxies
     assert "From a socket" in page("/ws", waitFor=1)["markdown"]
     assert any(line.startswith("CONNECT ") for line in basic.asked)

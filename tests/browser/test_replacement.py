@@ -148,7 +148,7 @@ def test_a_page_that_ends_its_browser_fails_alone(fragile_service, app, how):
 
 @pytest.mark.full
 @pytest.mark.timeout(400)
-def test_pages_of_a_host_that_ended_browsers_end_none_of_others(fragile_service, app):
+def test_pages_that_end_browsers_do_not_end_pages_of_other_hosts(fragile_service, app):
     service = fragile_service
     url = app.other + "/ender?driver-SIGKILL"
     assert Scrape(service, url, service.key, waitFor=1).reply().status == 500
@@ -204,7 +204,7 @@ def test_an_idle_browser_that_stopped_is_replaced(service, app):
 @pytest.mark.full
 @pytest.mark.parametrize("kind", ["driver", "chromium"])
 @pytest.mark.timeout(400)
-def test_the_service_ends_beside_a_stopped_browser(start_service, app, kind):
+def test_the_service_ends_while_a_browser_process_is_stopped(start_service, app, kind):
     service = start_service(**SETTINGS)
     assert_renders(service, app)
     [pair] = browsers_of(service)

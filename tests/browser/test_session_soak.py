@@ -178,7 +178,9 @@ class Soak:
 
 @pytest.mark.slow
 @pytest.mark.timeout(60 + 15 * OPENS)
-def test_nothing_is_left_of_sessions_whatever_is_killed(tmp_path_factory, app):
+def test_sessions_leave_no_files_processes_or_sockets_after_kills(
+    tmp_path_factory, app
+):
     data_dir, folder = tmp_path_factory.mktemp("data"), tmp_path_factory.mktemp("own")
     made = ("keys", "create", "--team", "soak", "--credits", str(CREDITS))
     done = CliRunner().invoke(main, [*made, "--data-dir", str(data_dir)])

@@ -114,7 +114,7 @@ def zygotes(chromium):
 
 
 @pytest.mark.full
-def test_what_is_said_of_a_browser_that_dies():
+def test_the_state_of_a_browser_that_dies_is_reported():
     async def test(browser):
         complaints = []
         loop = asyncio.get_running_loop()
@@ -141,7 +141,7 @@ def test_what_is_said_of_a_browser_that_dies():
     run(test)
 
 
-def test_a_page_that_is_cancelled_while_it_closes_complains_of_nothing():
+def test_a_page_cancelled_while_it_closes_logs_no_error():
     class Context:
         async def close(self):
             await asyncio.sleep(0.02)
@@ -166,7 +166,7 @@ def test_a_page_that_is_cancelled_while_it_closes_complains_of_nothing():
 
 @pytest.mark.full(keep=1)
 @pytest.mark.parametrize("kind", [0, 1], ids=["driver", "chromium"])
-def test_a_page_in_a_browser_that_is_killed_is_told_so(kind):
+def test_a_page_in_a_killed_browser_raises_an_error(kind):
     async def test(browser):
         async with browser.lend() as running:
             work = asyncio.ensure_future(running.run(asyncio.sleep(100)))
@@ -205,7 +205,9 @@ def test_a_session_whose_browser_hangs_before_its_page_does_not_open(
     run(test)
 
 
-def test_why_no_browser_starts_is_said_until_one_does(tmp_path, monkeypatch):
+def test_the_reason_why_no_browser_starts_is_reported_until_a_start_succeeds(
+    tmp_path, monkeypatch
+):
     monkeypatch.setattr(shared_browser, "PATIENCE_S", 300.0)  # a start may take as long
     program = tmp_path / "chromium"
     program.write_text("#!/bin/sh\nexit 1\n")
@@ -244,7 +246,7 @@ def test_a_driver_that_fails_while_it_starts_is_replaced(monkeypatch, how):
 
 
 @pytest.mark.full
-def test_a_browser_that_nobody_waits_for_any_more_ends():
+def test_a_starting_browser_without_waiting_pages_ends():
     async def test(browser):
         showing = asyncio.ensure_future(title(browser))
         await until(lambda: browser.state == shared_browser.STARTING)
@@ -278,7 +280,7 @@ def test_a_browser_ends_though_the_page_that_would_use_it_next_was_cancelled(alo
     run(test, BROWSER_IDLE_S=3.0, BROWSER_CONCURRENCY=1)
 
 
-def test_it_can_end_while_it_starts():
+def test_a_browser_can_be_closed_while_it_starts():
     async def test(browser):
         showing = asyncio.ensure_future(title(browser))
         await until(homes)
@@ -292,7 +294,7 @@ def test_it_can_end_while_it_starts():
 
 
 @pytest.mark.full
-def test_a_page_alone_shares_its_browser_with_none():
+def test_a_page_that_runs_alone_has_a_browser_of_its_own():
     async def test(browser):
         async with browser.lend() as common, browser.lend(alone=True) as own:
             assert own is not common
@@ -323,7 +325,7 @@ def test_browsers_that_start_together_have_each_their_own_environment():
 
 @pytest.mark.skipif(shutil.which("certutil") is None, reason="no certutil")
 @pytest.mark.parametrize("has_data", [True, False])
-def test_the_authorities_are_those_of_the_machine(
+def test_the_browser_trusts_the_certificate_authorities_of_the_machine(
     tmp_path, site, monkeypatch, has_data
 ):
     monkeypatch.setenv("SSL_CERT_FILE", site.ca_file)

@@ -44,7 +44,7 @@ def doctor(storage, monkeypatch, tmp_path):
     return call
 
 
-def test_doctor_says_whose_prefix_the_artefact_store_is(doctor, storage, tmp_path):
+def test_doctor_names_the_owner_of_the_artefact_store_prefix(doctor, storage, tmp_path):
     url, line = doctor("ours")
     assert (
         line == f"works    artefact store: {url} takes files, and belongs to nobody yet"
@@ -75,9 +75,7 @@ def test_doctor_names_a_store_that_does_not_respond(doctor, monkeypatch):
     assert "did not read a file" in line
 
 
-def test_a_port_with_a_service_works_and_one_of_another_program_fails(
-    service, tmp_path
-):
+def test_doctor_fails_on_a_port_that_another_program_uses(service, tmp_path):
     def line(port):
         arguments = ("doctor", "--port", str(port), "--data-dir", str(tmp_path))
         done = CliRunner().invoke(main, arguments)

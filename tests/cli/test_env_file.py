@@ -24,7 +24,7 @@ def scraper(*arguments, **environment):
     )
 
 
-def test_a_file_sets_what_the_environment_does_not(tmp_path):
+def test_an_env_file_sets_variables_missing_in_the_environment(tmp_path):
     file = tmp_path / "settings.env"
     file.write_text(
         "# of this machine\n\n"

@@ -45,7 +45,7 @@ def test_a_page_of_the_web_is_explained_as_json(site):
     assert any(block["keep"] for block in facts["blocks"])
 
 
-def test_what_cannot_be_read_is_said(tmp_path, site):
+def test_an_unreadable_page_is_an_error_that_names_the_reason(tmp_path, site):
     done = explain(tmp_path / "none.html")
     assert done.returncode == 2
     assert "neither an http(s) URL nor a file" in done.stderr
@@ -54,7 +54,7 @@ def test_what_cannot_be_read_is_said(tmp_path, site):
     assert "SCRAPE_SITE_ERROR" in done.stderr
 
 
-def test_selectors_show_what_they_match(tmp_path):
+def test_selectors_list_the_elements_they_match(tmp_path):
     page = tmp_path / "list.html"
     page.write_text(
         "<ul>" + "<li class=item>\x1b[31mone <b>two</b></li>" * 25 + "</ul>"
@@ -74,7 +74,7 @@ def test_selectors_show_what_they_match(tmp_path):
     }
 
 
-def test_a_selector_that_is_none_is_said_before_the_page_is_read(tmp_path):
+def test_an_invalid_selector_is_refused_before_the_page_is_read(tmp_path):
     for selector, part in (("li[", "not a CSS selector: 'li['"), (" ", "1 to 1000")):
         done = explain(tmp_path / "none.html", "--selector", selector)
         assert done.returncode == 2

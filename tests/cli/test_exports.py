@@ -107,7 +107,7 @@ def test_an_archive_goes_into_a_file_and_a_pipe(crawled, tmp_path):
     ]
 
 
-def test_an_unknown_ending_names_those_that_are_known(crawled):
+def test_an_unknown_extension_is_an_error_that_lists_known_extensions(crawled):
     folder, _ = crawled
     done = run(folder, "jobs", "export", "last", "-o", "pages.xml")
     assert done.returncode == 2

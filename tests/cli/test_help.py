@@ -35,7 +35,7 @@ def completed(words):
 
 
 @pytest.mark.parametrize("words", sorted(commands()), ids=" ".join)
-def test_every_command_has_help_and_those_for_pages_examples(words):
+def test_every_command_has_help_and_page_commands_have_examples(words):
     done = CliRunner().invoke(main, [*words, "--help"], prog_name=NAME)
     assert done.exit_code == 0
     _, _, end = done.stdout.partition("Examples:\n")

@@ -72,7 +72,7 @@ def test_a_key_ends_by_itself(tmp_path, run, start_service):
     assert run("keys", "create", "--expires-in", "0")[0] == 2
 
 
-def test_a_new_key_says_whose_it_is_and_whether_that_is_new(tmp_path):
+def test_creating_a_key_names_its_team_and_whether_the_team_is_new(tmp_path):
     def said(*arguments):
         asked = ["keys", "create", *arguments, "--data-dir", str(tmp_path)]
         done = CliRunner().invoke(main, asked)
@@ -106,7 +106,7 @@ def served(monkeypatch, *arguments):
     return done.stderr, done.exit_code
 
 
-def test_a_service_that_all_may_use_does_not_start_without_a_word(monkeypatch):
+def test_a_public_service_without_secret_keys_refuses_to_start_or_warns(monkeypatch):
     sample = ("-s", "API_KEYS=fc-secret,fc-change-me")
     said, code = served(monkeypatch, *sample, "0.0.0.0")
     assert code == 2
@@ -173,7 +173,7 @@ def test_a_team_is_changed(run):
         (("teams", "set", "twin", "--credits", "1"), "2 teams have the name 'twin'"),
     ],
 )
-def test_what_cannot_be_done_is_said(run, arguments, fault):
+def test_key_commands_that_fail_name_the_reason(run, arguments, fault):
     run("keys", "create", "--team", "shop")
     for _ in range(2):
         run("keys", "create", "--name", "twin")

@@ -63,7 +63,7 @@ def test_a_running_service_is_used(service, web, tmp_path, mode):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_without_a_service_it_has_its_own_which_ends_with_it(web, tmp_path):
+def test_mcp_starts_a_service_of_its_own_and_ends_it(web, tmp_path):
     async def work(client):
         return await client.call_tool("firecrawl_scrape", {"url": web.url("/")})
 
@@ -90,7 +90,7 @@ def services_in(folder):
 
 @pytest.mark.full
 @pytest.mark.skipif(sys.platform != "linux", reason="the end by a kill is of Linux")
-def test_its_service_ends_even_if_it_is_killed(tmp_path):
+def test_the_service_of_a_killed_mcp_command_ends(tmp_path):
     with Command(tmp_path, "mcp") as process:
         ask(process, "ping")
         assert services_in(tmp_path)
@@ -110,7 +110,7 @@ def run(folder, lines, *arguments):
     return command.run(folder, "mcp", *arguments, stdin=stdin)
 
 
-def test_what_is_wrong_is_an_answer(service, tmp_path):
+def test_errors_are_json_rpc_responses(service, tmp_path):
     ping = json.dumps({"jsonrpc": "2.0", "id": 5, "method": "ping"})
     done = run(tmp_path, ["{", ping], "--server", service.url, "--key", "wrong")
     answers = [json.loads(line) for line in done.stdout.splitlines()]
@@ -162,7 +162,7 @@ def test_a_cancelled_call_ends_and_others_go_on(service, web, tmp_path):
 
 
 @pytest.mark.full
-def test_ctrl_c_ends_it(tmp_path):
+def test_ctrl_c_ends_the_mcp_command(tmp_path):
     with Command(tmp_path, "mcp") as process:
         ask(process, "ping")
         os.killpg(process.pid, signal.SIGINT)

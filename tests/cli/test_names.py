@@ -55,7 +55,7 @@ def test_names_are_safe_everywhere_and_differ(urls):
         ("http://aux.example/x", "_aux.example-x.md"),
     ],
 )
-def test_a_name_is_read_off_the_address(url, name):
+def test_a_file_name_is_derived_from_the_url(url, name):
     assert PageNames().name(url) == name
 
 
@@ -92,5 +92,5 @@ def test_paths_are_safe_everywhere_and_differ(urls):
         ("http://con/aux/nul", "_con/_aux/_nul.md"),
     ],
 )
-def test_a_path_is_read_off_the_address(url, path):
+def test_a_file_path_is_derived_from_the_url(url, path):
     assert PageNames().path(url) == path

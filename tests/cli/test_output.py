@@ -50,7 +50,7 @@ def page(url="http://example.org/", **values):
     return json.dumps({"markdown": "# Text", **values, "metadata": facts}).encode()
 
 
-def test_a_summary_names_what_the_shell_has():
+def test_a_summary_names_options_of_the_command_line():
     warning = f"{sentence_of(JobWarning.ROBOTS)} Skipped URLs: 3 outside (see crawlEntireDomain)."
     shown = summary(
         Status(state="completed", total=5, pages=2, warning=warning), Ending()
@@ -89,7 +89,7 @@ def rows_of(path):
         return list(csv.DictReader(file))
 
 
-def test_a_table_has_the_formats_that_were_asked_for_and_no_others(tmp_path):
+def test_a_table_has_a_column_per_requested_format(tmp_path):
     keys = keys_of_body(
         {"formats": [{"type": "json", "schema": {}}, "summary", "product", "menu"]}
     )
@@ -144,7 +144,7 @@ PNG = b"\x89PNG\r\n\x1a\n picture"
 DATA_URL = f"data:image/png;base64,{base64.b64encode(PNG).decode()}"
 
 
-def test_pictures_stand_beside_a_table(tmp_path):
+def test_pictures_are_saved_in_a_folder_next_to_a_table(tmp_path):
     table = TableFile(tmp_path / "pages.csv", ("screenshot",))
     table.open()
     table.write([page(markdown=None, screenshot=DATA_URL)])
@@ -201,7 +201,7 @@ TITLES = [
 
 
 @pytest.mark.parametrize("title", TITLES)
-def test_the_head_of_a_page_is_yaml_whatever_it_says(title):
+def test_the_front_matter_of_a_page_is_yaml_for_any_title(title):
     facts = {"title": title, "url": "http://e.example/: #", "statusCode": 200}
     facts |= {"publishedTime": "2024-05-06", "language": "no", "author": title}
     head = head_of(front_matter({"metadata": facts}, {}).decode())
@@ -227,7 +227,7 @@ def test_a_file_is_cut_only_when_there_is_something_to_write(tmp_path):
     assert path.read_bytes() == page() + b"\n"
 
 
-def test_a_folder_has_pages_and_an_index_that_nothing_breaks_out_of(tmp_path):
+def test_page_files_never_leave_the_output_folder(tmp_path):
     folder = tmp_path / "out"
     output = MarkdownFolder(folder)
     output.open()
@@ -275,7 +275,7 @@ def test_a_folder_of_somebody_else_is_left_alone(tmp_path):
     assert (tmp_path / "README.md").read_text() == "mine"
 
 
-def test_what_strangers_wrote_does_not_steer_a_terminal():
+def test_control_characters_of_pages_do_not_reach_the_terminal():
     assert printable("a\x1b[2Jb\x07\u202ec\n d\x9b") == "a[2Jbc d"
     assert printable("abcdef", 5) == "ab..."
 

@@ -78,7 +78,7 @@ SCOPED = {
 
 
 @pytest.mark.slow
-def test_the_options_of_a_crawl_say_where_it_goes(tmp_path):
+def test_the_options_of_a_crawl_limit_its_scope(tmp_path):
     with ScriptedSite(SCOPED) as site:
 
         def paths(*options):
@@ -124,7 +124,7 @@ def test_a_folder_gets_a_file_for_each_page_and_an_index(tmp_path):
         assert line["title"] == "Top"
 
 
-def test_a_batch_reads_lines_and_says_what_it_leaves_out(tmp_path, site):
+def test_a_batch_reads_lines_and_names_invalid_urls(tmp_path, site):
     urls = [site.url("/text"), site.url("/drop"), site.url("/text")]
     text = "\n".join(["# mine", "", *urls, "foo bar://"])
     done = run(tmp_path, "batch", "-", "-o", "pages.jsonl", stdin=text)
@@ -154,7 +154,7 @@ def test_a_batch_of_a_file_that_is_no_utf_8_is_refused(tmp_path):
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 @pytest.mark.slow_on("2")
-def test_a_crawl_goes_on_where_it_was_stopped(tmp_path, site, number):
+def test_a_stopped_crawl_resumes(tmp_path, site, number):
     name = f"{LONG}-{number.name.lower()}"
     output = tmp_path / "pages.jsonl"
     process = Command(tmp_path, "crawl", site.url(named(name).path(0)), "-o", output)
@@ -183,7 +183,7 @@ def test_a_crawl_goes_on_where_it_was_stopped(tmp_path, site, number):
 
 
 @pytest.mark.slow
-def test_one_command_at_a_time_runs_a_job(tmp_path, site):
+def test_a_job_is_run_by_one_command_at_a_time(tmp_path, site):
     output = tmp_path / "out" / "index.jsonl"
     url = site.url(named("2000-slow100-taken").path(0))
     with Command(tmp_path, "crawl", url, "-o", "out/") as process:
@@ -267,7 +267,7 @@ def test_a_reader_that_goes_away_stops_the_crawl(tmp_path, site):
 
 
 @pytest.mark.full
-def test_a_full_disk_is_said_and_nothing_is_lost(tmp_path, site):
+def test_a_full_disk_is_an_error_and_no_page_is_lost(tmp_path, site):
     url = site.url(named(SMALL).path(0))
     done = run(tmp_path, "crawl", url, "-o", "/dev/full", "--output-format", "jsonl")
     assert done.returncode == 1
@@ -327,7 +327,9 @@ UNKNOWN = "00000000-0000-4000-8000-000000000000"
         (("audit", "--since", "foo"), 2, "'--since': must be a day or a time in ISO"),
     ],
 )
-def test_wrong_use_is_said_in_a_sentence(monkeypatch, tmp_path, arguments, code, text):
+def test_wrong_usage_is_an_error_of_one_sentence(
+    monkeypatch, tmp_path, arguments, code, text
+):
     monkeypatch.chdir(tmp_path)
     done = CliRunner().invoke(main, arguments)
     assert done.exit_code == code, done.stderr
@@ -346,7 +348,7 @@ def test_wrong_use_is_said_in_a_sentence(monkeypatch, tmp_path, arguments, code,
         (("http://nosuch.invalid/",), "does not resolve"),
     ],
 )
-def test_a_crawl_that_brings_nothing_says_why(tmp_path, arguments, text):
+def test_a_crawl_without_pages_names_the_reason(tmp_path, arguments, text):
     done = run(tmp_path, "crawl", *arguments)
     assert done.returncode == 1
     assert text in done.stderr
@@ -354,7 +356,7 @@ def test_a_crawl_that_brings_nothing_says_why(tmp_path, arguments, text):
     assert done.stdout == ""
 
 
-def test_what_a_rule_leaves_out_has_not_failed(tmp_path):
+def test_urls_that_a_rule_leaves_out_are_no_failures(tmp_path):
     pages = {
         "/": page("/a", title="Home"),
         "/a": page(title="A"),
@@ -390,7 +392,7 @@ def test_a_crawl_of_an_error_page_names_its_status(tmp_path):
 
 
 @pytest.mark.full
-def test_a_crawl_that_finds_nothing_new_succeeds(tmp_path):
+def test_a_crawl_without_changes_succeeds(tmp_path):
     pages = {"/": page("/a", title="Home"), "/a": page(title="A")}
     with ScriptedSite(pages) as site:
         assert run(tmp_path, "crawl", site.url("/"), "-o", "a.jsonl").returncode == 0
@@ -470,7 +472,7 @@ def test_an_unknown_job_is_named(tmp_path, site):
 
 @pytest.mark.full
 @pytest.mark.parametrize("columns", [80, 40])
-def test_a_terminal_shows_how_far_it_is_in_one_line(tmp_path, site, columns):
+def test_a_terminal_shows_progress_in_one_line(tmp_path, site, columns):
     url = site.url(named(f"40-slow300-tty{columns}").path(0))
     terminal = Terminal(tmp_path, "crawl", url, "-o", "p.jsonl", columns=columns)
     assert terminal.end() == 0
@@ -485,7 +487,7 @@ def test_a_terminal_shows_how_far_it_is_in_one_line(tmp_path, site, columns):
     assert lines_of(tmp_path / "p.jsonl") == 40
 
 
-def test_ctrl_c_on_a_terminal_says_how_to_go_on(tmp_path, site):
+def test_ctrl_c_on_a_terminal_prints_the_command_that_resumes(tmp_path, site):
     url = site.url(named("2000-slow1000-ctrl").path(0))
     terminal = Terminal(tmp_path, "crawl", url, NO_COLOR="1")
     terminal.until("200 http")  # without -o, pages are listed
@@ -523,7 +525,7 @@ def test_titles_of_strangers_do_not_steer_the_terminal(tmp_path):
     assert terminal.rows[0].endswith("completed, 1 done, 0 failed")
 
 
-def test_data_is_asked_for_by_a_schema_in_a_file_and_a_prompt(tmp_path, site):
+def test_json_is_requested_by_a_schema_file_and_a_prompt(tmp_path, site):
     schema = {"type": "object", "properties": {"title": {"type": "string"}}}
     (tmp_path / "schema.json").write_text(json.dumps(schema))
     asked = ("-f", "json", "--schema", "schema.json", "--prompt", "the title")
@@ -548,7 +550,7 @@ def test_data_is_asked_for_by_a_schema_in_a_file_and_a_prompt(tmp_path, site):
         (("-f", "json", "--schema", "remote.json"), "only references inside"),
     ],
 )
-def test_data_that_cannot_be_asked_for_is_wrong_use(tmp_path, arguments, said):
+def test_an_invalid_schema_is_wrong_usage(tmp_path, arguments, said):
     (tmp_path / "bad.json").write_text("[]")
     (tmp_path / "remote.json").write_text('{"$ref": "https://a.example/"}')
     done = run(tmp_path, "scrape", "https://example.com", *arguments)
@@ -557,7 +559,7 @@ def test_data_that_cannot_be_asked_for_is_wrong_use(tmp_path, arguments, said):
 
 
 @pytest.mark.full
-def test_a_run_whose_job_is_paused_ends_and_says_so(tmp_path, site):
+def test_a_run_whose_job_is_paused_ends_with_a_message(tmp_path, site):
     name = "60-slow2000-paused"  # outlasts two commands, also on a busy machine
     output = tmp_path / "pages.jsonl"
     with Command(

@@ -52,7 +52,7 @@ def test_results_are_printed_for_the_eye_and_for_programs(tmp_path, engines, pag
     ]
 
 
-def test_what_crawls_have_kept_is_found_without_an_engine(tmp_path, pages):
+def test_pages_of_crawls_are_found_without_a_search_engine(tmp_path, pages):
     own = {"SCRAPER_SEARCH_PROVIDERS": "own"}
     crawl = ("crawl", pages.url("/p0"), "--entire-domain", "-q")
     assert run(tmp_path, *crawl, **own).returncode == 0

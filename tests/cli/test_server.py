@@ -41,7 +41,7 @@ def test_a_crawl_of_a_service_is_written_here(ask, tmp_path, site):
     assert found == each_once(name) - Counter(named(name).flaky_pages())
 
 
-def test_one_call_each(ask, site):
+def test_each_command_works_against_a_server(ask, site):
     done = ask("scrape", site.url("/article"))
     assert done.stdout.startswith("# ")
     done = ask("scrape", site.url("/article"), "-f", "links", "--json")
@@ -57,7 +57,7 @@ def test_one_call_each(ask, site):
     assert done.stderr == "left out: foo bar://\ncompleted: 1 page\n"
 
 
-def test_an_answer_without_a_warning_and_one_without_success(ask):
+def test_responses_without_warning_and_without_success_are_handled(ask):
     pages = {
         "/": page("/a", title="Start"),
         "/a": page(title="A"),
@@ -168,9 +168,7 @@ def _completed(service, job_id: str) -> dict:
     return service.get(path).json
 
 
-def test_a_service_lists_what_has_ended_and_says_when_there_is_nothing(
-    ask, site, service
-):
+def test_jobs_of_a_service_are_listed_after_their_end(ask, site, service):
     job_id = service.post("/v2/batch/scrape", {"urls": [site.url("/text")]}).json["id"]
     wait_until(lambda: service.get(f"/v2/crawl/{job_id}").json["status"] == "completed")
     [line] = ask("jobs", "list", "--limit", 1).stdout.splitlines()
@@ -187,7 +185,7 @@ def test_a_service_lists_what_has_ended_and_says_when_there_is_nothing(
     assert done.stderr == "there are no jobs\n"
 
 
-def test_the_log_of_a_local_job_is_not_printed_for_that_of_a_service(
+def test_a_job_of_a_service_does_not_print_the_log_of_a_local_job(
     tmp_path, site, service
 ):
     done = run(tmp_path, "crawl", site.url("/text"), "-q", "-o", "pages.jsonl")
@@ -231,7 +229,7 @@ def test_a_reader_that_goes_away_cancels_the_job(tmp_path, site, service):
     assert service.get(f"/v2/crawl/{job_id}?limit=1").json["status"] == "cancelled"
 
 
-def test_what_a_service_refuses_is_said_in_its_words(ask, site, service):
+def test_refusals_of_a_service_are_printed_unchanged(ask, site, service):
     done = ask("jobs", "list", key="fc-wrong")
     assert done.returncode == 1
     assert "SCRAPER_KEY" in done.stderr

@@ -48,7 +48,7 @@ def written(folder, path, *keys):
     return {str(each.relative_to(folder)): each for each in after - before}
 
 
-def test_the_ending_of_a_name_says_what_is_written(tmp_path):
+def test_the_file_extension_chooses_the_output_format(tmp_path):
     [(name, file)] = written(tmp_path, "a/b/page.md", "markdown").items()
     assert (name, file.read_text()) == ("a/b/page.md", "# Tides\n")
     [file] = written(tmp_path, "data.json", "json").values()
@@ -124,7 +124,7 @@ def test_a_terminal_gets_no_base64(folder):
     assert (done.returncode, done.stdout) == (0, HTML)
 
 
-def test_a_screenshot_is_a_picture_in_each_place(tmp_path):
+def test_a_screenshot_is_saved_as_a_picture_in_each_output(tmp_path):
     if why := why_no_browser():
         pytest.skip(why)
     with ScriptedSite({"/": page(title="Home"), "/robots.txt": text("")}) as site:
@@ -246,12 +246,12 @@ def test_ctrl_c_ends_a_scrape_without_complaints(tmp_path):
     assert "leaked" not in terminal.seen
 
 
-def test_base64_of_a_file_goes_into_json_as_it_is(folder):
+def test_rawBase64_of_a_file_is_unchanged_in_json(folder):
     done = run(folder, "parse", "page.html", "-f", "rawBase64", "--json")
     assert base64.b64decode(json.loads(done.stdout)["rawBase64"]).decode() == HTML
 
 
-def test_fields_that_a_page_has_not_are_told(folder):
+def test_requested_fields_that_a_page_lacks_are_named(folder):
     done = run(folder, "scrape", "page.html", "-f", "json", "--prompt", "title and fax")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == {"title": "Tides"}

@@ -76,7 +76,7 @@ def test_v2_async_gets_data_of_a_batch(answering, site):
     check(job.data[0].json["title"], extra(job.data[0]), who)
 
 
-def test_v2_gets_summaries_and_answers(service, clever, chat, site):
+def test_v2_returns_summaries_and_answers_to_questions(service, clever, chat, site):
     chat.behave("obeys", "Said by the model.")
     question = QuestionFormat(type="question", question="Who wrote it?")
     client = Firecrawl(api_key=clever.key, api_url=clever.url)

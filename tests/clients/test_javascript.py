@@ -199,7 +199,7 @@ def test_v2_waits_for_a_crawl(value):
     assert numbers(job["data"]) == list(range(12))
 
 
-def test_v2_errors_are_those_of_the_service(steps):
+def test_v2_errors_carry_the_message_of_the_service(steps):
     unknown = steps["v2 getCrawlStatus of an unknown one"]
     assert "not found" in unknown["error"]
     assert unknown["status"] == 404

@@ -135,7 +135,7 @@ def test_v2_start_crawl_and_status(client, address, service):
     assert client.cancel_crawl(started.id) is False
 
 
-def test_v2_a_page_of_status_leads_to_the_rest(client, address, service):
+def test_v2_a_status_page_links_to_the_following_pages(client, address, service):
     started = client.start_crawl(address("20-pypaging"))
     until_done(lambda: client.get_crawl_status(started.id))
     config = PaginationConfig(auto_paginate=False)
@@ -335,7 +335,7 @@ def assert_watched(documents, pages):
 
 
 @pytest.mark.parametrize("kind", ["crawl", "batch"])
-def test_v2_watcher_tells_of_every_page(client, address, addresses, kind):
+def test_v2_watcher_reports_every_page(client, address, addresses, kind):
     name = f"12-slow60-pywatch{kind}"
     if kind == "crawl":
         started = client.start_crawl(address(name))
@@ -355,7 +355,7 @@ def test_v2_watcher_tells_of_every_page(client, address, addresses, kind):
 
 
 @pytest.mark.parametrize("kind", ["crawl", "batch"])
-def test_v2_async_watcher_tells_of_every_page(run, site, kind):
+def test_v2_async_watcher_reports_every_page(run, site, kind):
     held = site.held()  # until the first snapshot
 
     async def steps(client):

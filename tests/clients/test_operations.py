@@ -79,7 +79,7 @@ def test_extract_of_both_versions_async(running, web):
         assert_lamp(found, web)
 
 
-def test_extract_is_started_and_read_apart(client, first_client, web):
+def test_extract_can_be_started_and_polled_separately(client, first_client, web):
     started = client.start_extract(
         [web.url("/shop/*")],
         prompt="products and their prices",
@@ -94,7 +94,7 @@ def test_extract_is_started_and_read_apart(client, first_client, web):
         client.get_extract_status(str(uuid.uuid4()))
 
 
-def test_a_failed_extract_says_why(client, first_client, web):
+def test_a_failed_extract_names_the_error(client, first_client, web):
     found = client.extract([web.url("/gone")], prompt="the product", poll_interval=1)
     assert (found.success, found.status) == (False, "failed")
     assert "the site answered 404" in found.error
@@ -119,14 +119,14 @@ def test_the_text_file_of_a_site(first_client, running, web):
     assert found["data"]["llmstxt"].count("\n- ") == 1
 
 
-def test_a_failed_text_file_says_why(first_client, web):
+def test_a_failed_llms_txt_job_names_the_error(first_client, web):
     found = first_client.generate_llms_text(web.url("/gone"))
     assert found.status == "failed"
     assert "404" in found.error
 
 
 @pytest.mark.full
-def test_research_over_what_was_scraped(clever, chat, web):
+def test_research_uses_pages_scraped_before(clever, chat, web):
     client = V1FirecrawlApp(api_key=clever.key, api_url=clever.url)
     for path in ("/about", "/shop/lamp", "/shop/chair"):
         client.scrape_url(web.url(path))

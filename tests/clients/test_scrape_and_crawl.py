@@ -104,7 +104,7 @@ def test_v1_raises_the_error_of_the_service(first_client, site):
         first_client.scrape_url(site.https("/text", "expired"))
 
 
-def test_a_base_address_with_a_slash_works(service, site):
+def test_an_api_url_with_a_trailing_slash_works(service, site):
     client = Firecrawl(api_key=service.key, api_url=service.url + "/")
     assert client.scrape(site.url("/text")).markdown
 

@@ -130,7 +130,7 @@ def test_v1_searches_asynchronously(searching):
     assert len(asyncio.run(search())["data"]) == 1
 
 
-def test_errors_are_those_of_the_clients(client, engines, blocked):
+def test_search_errors_become_client_exceptions(client, engines, blocked):
     with pytest.raises(BadRequestError, match="not a domain"):
         client.search("hay", include_domains=["not a domain"])
     down = Firecrawl(api_key=blocked.key, api_url=blocked.url)
@@ -140,7 +140,7 @@ def test_errors_are_those_of_the_clients(client, engines, blocked):
         client.search("hay", timeout=1)
 
 
-def test_langchain_loads_what_it_finds(searching, pages):
+def test_langchain_loads_search_results(searching, pages):
     loaders = pytest.importorskip("langchain_community.document_loaders.firecrawl")
     loader = loaders.FireCrawlLoader(
         query="hay",

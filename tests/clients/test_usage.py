@@ -94,7 +94,7 @@ def test_v1(account):
     assert (period.apiKey, period.tokensUsed) == (None, 45)
 
 
-def test_a_client_is_told_that_there_are_too_few_credits(account):
+def test_a_client_raises_an_error_for_too_few_credits(account):
     client = Firecrawl(**account)
     with pytest.raises(Exception, match="Insufficient credits") as caught:
         client.start_crawl("https://example.org", limit=48)

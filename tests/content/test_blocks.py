@@ -26,7 +26,7 @@ PARTS = st.lists(
 
 
 @given(PARTS, st.data())
-def test_what_is_cut_out_is_whole_blocks(parts, data):
+def test_whole_blocks_are_cut_out(parts, data):
     value = json.dumps("\n\n".join(parts), ensure_ascii=False).encode()
     blocks = markdown_blocks("\n\n".join(parts))
     worded = [part for part in parts if any(map(str.isalnum, part))]

@@ -34,7 +34,7 @@ def test_fields_that_differ_have_both_values():
     assert answer["previousScrapeAt"] == "1970-01-01T00:00:01.500Z"
 
 
-def test_data_without_fields_are_one_field():
+def test_json_data_without_fields_are_compared_as_one_value():
     first, _ = compare("a", data=[1])
     _, answer = compare("b", first, data=[1, 2])
     assert answer["json"] == {"value": {"previous": [1], "current": [1, 2]}}
@@ -43,14 +43,14 @@ def test_data_without_fields_are_one_field():
 @pytest.mark.parametrize(
     "other", [ChangeTracking(), ChangeTracking(("json",), schema={"a": 1})]
 )
-def test_what_was_extracted_otherwise_is_not_compared(other):
+def test_data_extracted_with_other_options_is_not_compared(other):
     first, _ = compare("a", options=other, data={"fee": 1})
     result, answer = compare("b", first, data={"fee": 1})
     assert answer["json"] == {"fee": {"previous": None, "current": 1}}
     assert result.warning == change_tracking.NO_DATA
 
 
-def test_values_of_a_model_are_told_from_those_of_rules():
+def test_a_warning_names_a_change_from_rules_to_the_model():
     first, _ = compare("a", data={"fee": 1})
     found = {**draft("b", JSON, {"fee": 2}), "by": "model"}
     result = compare_pages(
@@ -79,7 +79,7 @@ def test_a_diff_that_is_too_large_is_left_out(monkeypatch):
         ("\udcff", False, "changed"),
     ],
 )
-def test_what_became_of_a_page(text, is_gone, status):
+def test_a_page_is_new_same_changed_or_removed(text, is_gone, status):
     first, answer = compare("a\nb")
     assert answer["changeStatus"] == "new"
     _, answer = compare(text, first, is_gone=is_gone)

@@ -113,7 +113,7 @@ HOSTS = {
 
 @pytest.mark.parametrize("only_main", [False, True])
 @pytest.mark.parametrize(("code", "fence"), HOSTS.values(), ids=HOSTS)
-def test_lines_of_code_are_one_fence(code, fence, only_main):
+def test_adjacent_lines_of_code_become_one_fenced_block(code, fence, only_main):
     page = f"<main>{LEAD}{code}{END}</main>"
     content = convert(page, "markdown", only_main_content=only_main)
     before, _, behind = value(content, "markdown").partition("one year.\n\n")

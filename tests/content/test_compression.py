@@ -22,7 +22,7 @@ def test_texts_of_several_threads_do_not_mix():
         assert [*map(decompress, threads.map(compress, texts))] == texts
 
 
-def test_what_cannot_be_compressed_leaves_nothing_behind():
+def test_an_input_that_cannot_be_compressed_does_not_spoil_the_next_call():
     with pytest.raises(TypeError):
         compress("a text")
     assert decompress(compress(TEXT)) == TEXT

@@ -25,7 +25,7 @@ def test_html2text_gives_its_own_output_of_the_cleaned_tree():
     assert by_html2text(PAGE) == "# a\n\nb **c**\n\n1| 2  \n---|---"
 
 
-def test_html2text_reads_addresses_that_no_parser_accepts():
+def test_html2text_reads_malformed_urls():
     assert by_html2text("<a href='http://[bad'>c</a>") == r"[c](http://\[bad)"
 
 
@@ -37,7 +37,7 @@ def test_html2text_leaves_out_base64_images():
 @pytest.mark.parametrize(
     ("converter", "expected"), [("native", "| 1 | 2 |"), ("html2text", "1| 2")]
 )
-def test_the_pool_tells_its_processes(converter, expected):
+def test_the_pool_passes_the_converter_to_its_processes(converter, expected):
     async def convert():
         pool = ConverterPool(1, 60, 1024, 10, converter)
         try:

@@ -197,7 +197,7 @@ def test_a_product_of_meta_tags_and_words():
     assert found["variants"][0]["price"] == price
 
 
-def test_related_products_say_nothing_about_the_stock_of_a_product():
+def test_related_products_do_not_decide_the_stock_of_a_product():
     found, _ = made(
         "product",
         """<meta property="og:type" content="product"><title>Clock</title>
@@ -225,11 +225,11 @@ def test_related_products_say_nothing_about_the_stock_of_a_product():
         ),
     ],
 )
-def test_a_page_without_one_product(html):
+def test_a_page_without_a_single_product_has_no_product(html):
     assert made("product", html) == (None, [NO_PRODUCT])
 
 
-def test_of_several_products_the_only_one_with_an_offer():
+def test_the_only_product_with_an_offer_is_the_product_of_the_page():
     names = ("Accessory", "Lamp", "Spare part")
     nodes = [{"@type": "Product", "name": name} for name in names]
     nodes[1]["offers"] = OFFER
@@ -280,7 +280,7 @@ def test_a_declared_menu():
     assert (found["currency"], found["sourceUrl"]) == ("EUR", URL)
 
 
-def test_what_has_no_address_has_not_that_of_the_base():
+def test_an_empty_url_is_not_resolved_to_the_base_url():
     base = '<base href="/other/"><h1>Kettle</h1>'
     kettle = {"@type": "Product", "name": "Kettle", "image": "", "offers": OFFER}
     found, _ = made("product", linked(kettle, base))
@@ -373,14 +373,14 @@ def test_sheets_that_were_not_read_are_named():
     assert "(a.css, b.css, c.css and 2 more)" in warnings[0]
 
 
-def test_invalid_addresses_of_sheets_are_no_error():
+def test_invalid_stylesheet_urls_are_no_error():
     html = '<link rel="stylesheet" href="http://[bad/a.css"><p>text'
     found, warnings = made("branding", html)
     assert found == {}
     assert len(warnings) == 1
 
 
-def test_what_a_browser_computed_wins():
+def test_styles_computed_by_a_browser_take_precedence():
     looks = "body{color:rgb(255, 255, 255);background-color:rgb(10, 10, 10)}"
     html = '<link rel="stylesheet" href="a.css"><style>body{background:#fff}</style>'
     found, warnings = made("branding", html, looks)
@@ -389,7 +389,7 @@ def test_what_a_browser_computed_wins():
     assert warnings == []
 
 
-def test_looks_travel_behind_the_page():
+def test_browser_styles_are_appended_to_the_page_and_split_off_again():
     html = "<p>ü</p>".encode()
     assert split_browser_styles(html) == (html, "")
     assert split_browser_styles(append_browser_styles(html, "a{b:<c>}")) == (

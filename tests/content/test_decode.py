@@ -65,12 +65,12 @@ def test_outermost_encoding_is_last():
 
 
 @pytest.mark.parametrize("name", ["none", "utf-8", "iso-8859-1", "binary", ""])
-def test_names_that_are_no_content_encoding_change_nothing(name):
+def test_unknown_content_encoding_names_leave_the_body_unchanged(name):
     assert decode_body(BODY, (name,), LIMIT) == (BODY, None)
     assert decode_body(gzip.compress(BODY), (name, "gzip"), LIMIT) == (BODY, None)
 
 
-def test_with_an_unknown_encoding_a_text_is_as_it_came():
+def test_a_text_with_an_unknown_encoding_stays_unchanged():
     assert decode_body(BODY, ("lzma",), LIMIT) == (BODY, None)
     assert decode_body(BODY, ("gzip", "lzma"), LIMIT) == (BODY, None)
     with pytest.raises(Unreadable, match="unknown content encoding: 'lzma'"):
@@ -83,7 +83,7 @@ def test_empty_body_needs_no_decoding():
 
 @pytest.mark.full(keep=2)
 @pytest.mark.parametrize("name", PACKERS)
-def test_of_a_truncated_stream_its_start_is_given(name):
+def test_the_start_of_a_truncated_stream_is_returned(name):
     body = b"".join(b"<p>%d</p>" % (n * 7919 % 100_003) for n in range(40_000))
     packed = PACKERS[name](body)
     start, fault = decode_body(packed[: len(packed) // 2], (name,), LIMIT)
@@ -186,7 +186,7 @@ CHARSETS = {
 
 
 @pytest.mark.parametrize(("body", "header", "end"), CHARSETS.values(), ids=CHARSETS)
-def test_character_sets_are_those_of_browsers(body, header, end):
+def test_character_sets_are_detected_as_in_browsers(body, header, end):
     assert text_of(body, header).endswith(end)
 
 
@@ -200,7 +200,7 @@ def test_only_markup_declares_its_character_set():
     "piece",
     ["<meta charset=no ", "<meta a='", "<!--", "<", "</", "<title>", "a=", "charset ="],
 )
-def test_strange_markup_declares_nothing(piece):
+def test_malformed_meta_tags_declare_no_encoding(piece):
     body = f"<meta {piece * 50_000}".encode()
     assert text_of(body, "text/html") == body.decode()
 

@@ -42,7 +42,7 @@ def applied(old, found):
 
 @settings(max_examples=400, deadline=None)
 @given(TEXTS, TEXTS)
-def test_a_diff_turns_one_text_into_the_other(old, new):
+def test_applying_a_diff_to_the_old_text_gives_the_new_text(old, new):
     assert applied(old, hunks(old, new)) == new
     assert bool(hunks(old, new)) == (old != new)
 
@@ -126,7 +126,7 @@ def test_changes_far_from_each_other_are_chunks_of_their_own():
     assert (first.header, second.header) == ("@@ -8,7 +8,7 @@", "@@ -88,7 +88,6 @@")
 
 
-def test_what_moves_in_a_large_text_is_found_without_comparing_all_with_all():
+def test_moved_lines_of_a_large_text_are_found_in_bounded_steps():
     """The steps are bounded, not the time: that depends on the machine."""
     chance = random.Random(7)
     old = [str(number) for number in range(9000)]

@@ -114,7 +114,7 @@ def test_selectors(inc, exc, expected):
     assert page == expected
 
 
-def test_nothing_included_is_empty_with_a_warning():
+def test_includeTags_without_a_match_returns_an_empty_page_with_a_warning():
     content = convert(PAGE, "markdown", "links", include_tags=(".none", "main"))
     assert value(content, "markdown") == ""
     assert content.warnings == ("No element matches includeTags: .none, main.",)
@@ -173,7 +173,7 @@ def test_pages_without_a_body(page):
         ("data:text/plain,a\\b", "data:text/plain,a\\b"),
     ],
 )
-def test_absolute_addresses(written, expected):
+def test_relative_urls_become_absolute(written, expected):
     assert absolute(URL, written) == expected
 
 
@@ -369,14 +369,14 @@ def test_links_and_images_are_encoded_as_in_browsers():
     ]
 
 
-def test_selectors_see_complete_addresses_where_only_links_are_asked_for():
+def test_selectors_match_absolute_urls_if_only_links_are_requested():
     page = "<body><a href=/b>1</a> <a href=c>2</a>"
     selector = f"a[href='{URL.removesuffix('page.html')}c']"
     content = convert(page, "links", exclude_tags=(selector,))
     assert value(content, "links") == ["https://site.example/b"]
 
 
-def test_text_for_answers_has_complete_addresses_beside_links_alone():
+def test_text_for_answers_has_absolute_urls_if_only_links_are_requested():
     page = source("<body><p>See <a href=/b>this</a>", find_text=100)
     assert make_content(page, options("links")).text == (
         "See [this](https://site.example/b)"
@@ -396,7 +396,7 @@ def test_text_for_answers_has_complete_addresses_beside_links_alone():
         "</html><p>Late <a href='/late'>link</a></p></html>tail",
     ],
 )
-def test_what_follows_the_end_tags_is_a_part_of_the_page(end):
+def test_content_after_the_end_tags_is_a_part_of_the_page(end):
     """As in browsers: HTML, 13.2.6.4.19 and 13.2.6.4.22."""
     page = f"<html><head><title>A page</title></head><body><p>Early.</p>{end}"
     link = "https://site.example/late"

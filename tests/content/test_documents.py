@@ -204,7 +204,7 @@ def test_cells_without_references_have_their_formats():
     assert "| Share | 50% |" in markdown_of(body)
 
 
-def test_a_sheet_whose_cells_are_far_apart_is_left_out_with_a_warning():
+def test_a_sheet_with_distant_cells_is_left_out_with_a_warning():
     far = '<row r="1048576"><c r="XFD1048576"><v>1</v></c></row>'
     content = read(
         xlsx(
@@ -227,7 +227,7 @@ def test_a_damaged_sheet_is_left_out_with_a_warning():
     assert content.warnings == ("The sheet 'Bad' was left out: it is damaged.",)
 
 
-def test_formatted_cells_without_a_value_take_no_room():
+def test_formatted_cells_without_a_value_are_left_out():
     far = '<row r="1048576"><c r="XFD1048576" s="1"/></row>'
     content = read(xlsx(("S", "visible", row(1, "x", "y") + far), formats=("0%",)))
     assert value(content, "markdown").startswith("## S\n\n| x | y |")
@@ -385,7 +385,7 @@ def test_headings_of_rich_text_may_have_the_marks_of_a_list():
     assert text == "# Harbour\n\n## 1.1. Tides\n\nText."
 
 
-def test_footnotes_of_rich_text_beside_each_other_have_a_link_each():
+def test_adjacent_footnotes_of_rich_text_have_a_link_each():
     text = value(
         read(
             r"{\rtf1 A{\footnote one}{\footnote two} b\par}",
@@ -613,7 +613,7 @@ MARKDOWN = (
 )
 
 
-def test_markdown_stays_as_it_is():
+def test_a_markdown_document_stays_unchanged():
     content = read(MARKDOWN, "markdown", "html", "links", content_type="text/markdown")
     assert value(content, "markdown") == "# Harbour\n\nSee [this](/b) ~~not~~."
     assert value(content, "links") == ["https://site.example/b"]
@@ -628,12 +628,12 @@ def test_selectors_work_on_documents():
     assert markdown_of(WORD, include_tags=("table",)).startswith("| Place | Height |")
 
 
-def test_the_main_content_of_a_document_is_all_of_it():
+def test_the_main_content_of_a_document_is_the_whole_document():
     assert markdown_of(WORD, only_main_content=True) == markdown_of(WORD)
 
 
 @pytest.mark.parametrize("mime", ["text/html", "", STREAM, "application/pdf", "x/y"])
-def test_archives_are_told_by_what_is_in_them(mime):
+def test_the_type_of_an_archive_is_recognised_by_its_contents(mime):
     assert markdown_of(docx(paragraph("text")), mime) == "text"
 
 
@@ -664,7 +664,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("body", "reason"), REFUSED.values(), ids=REFUSED)
-def test_files_that_cannot_be_read_say_why(body, reason):
+def test_an_unreadable_document_is_an_error_that_names_the_reason(body, reason):
     assert reason in refusal(body)
 
 

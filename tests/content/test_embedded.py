@@ -171,7 +171,7 @@ def test_text_that_stands_in_for_an_element_is_content(html, text):
         ("<img src=data:image/png;base64,AAAA>", "an image", "image"),
     ],
 )  # fmt: skip
-def test_a_page_that_shows_no_text_says_what_it_shows(html, shown, kind):
+def test_an_empty_page_with_an_embedded_document_names_the_document(html, shown, kind):
     found = converted(f"<title>Boats</title><body>{html}</body>")
     assert found.known["verdict"] == "empty_shell"
     assert shown in found.known["verdict_evidence"]

@@ -53,7 +53,7 @@ PRODUCT = {
 # -- kinds of places -----------------------------------------------------------------
 
 
-def test_json_ld_is_read_by_what_names_mean_and_values_say_where_they_are_from():
+def test_json_ld_is_matched_by_the_meaning_of_field_names():
     schema = asked(
         productName=STRING,
         current_price=NUMBER,
@@ -174,7 +174,7 @@ def test_a_value_is_found_by_its_label(html):
     assert answer(page, asked(item_weight=STRING)).data == {"item_weight": "2 kg"}
 
 
-def test_labels_of_names_that_nobody_has_foreseen_are_found():
+def test_labels_of_unknown_field_names_are_found():
     page = "<h1>Drill</h1><dl><dt>Chuck capacity</dt><dd>13 mm</dd></dl>"
     schema = asked(
         chuckCapacity=STRING,
@@ -184,7 +184,7 @@ def test_labels_of_names_that_nobody_has_foreseen_are_found():
     assert found.data == {"chuckCapacity": "13 mm", "c": 13}
 
 
-def test_the_price_to_pay_is_that_beside_the_heading_and_not_struck_out():
+def test_the_price_is_the_amount_near_the_heading_that_is_not_struck_out():
     page = """<title>Blue Kettle</title><h1>Blue Kettle</h1>
       <p><del>$59.00</del> <span>$49.00</span></p><button>Add to cart</button>
       <p>In stock</p><div class="related-products"><p>$5.00</p></div>"""
@@ -224,7 +224,7 @@ def test_contact_data_are_found_in_links_and_texts():
     }
 
 
-def test_lists_are_found_below_headings_and_beside_labels():
+def test_lists_are_found_below_headings_and_next_to_labels():
     page = """<h1>Clerk</h1><h2>Requirements</h2><ul><li>Can count</li>
       <li>- Can write</li></ul><h2>How we thank you</h2><ul><li>Cake</li><li>Tea</li></ul>
       <p><b>Tags:</b> <a href="/a">sea</a>, <a href="/b">port</a></p>
@@ -272,7 +272,7 @@ def test_cards_become_records():
     assert len(found.data["products"]) == 5
 
 
-def test_a_schema_that_is_a_list_is_answered_by_one():
+def test_an_array_schema_returns_a_list():
     schema = {"type": "array", "items": asked(name=STRING, price=NUMBER)}
     found = answer(f"<h1>Cups</h1><ul>{CARDS}</ul>", schema)
     assert found.data[0] == {"name": "Cup 1", "price": 1.5}
@@ -293,7 +293,7 @@ def test_rows_of_a_table_become_records_by_the_words_of_its_columns():
     }
 
 
-def test_headings_with_what_follows_and_terms_become_records():
+def test_headings_with_their_content_and_terms_become_records():
     page = "<h1>Help</h1>" + "".join(
         f"<h3>How is {n}?</h3><p>It is {n}, as far as anybody has ever been told.</p>"
         for n in ("rain", "snow", "wind")
@@ -392,13 +392,13 @@ def test_rules_of_the_schema_choose_among_values():
     assert answer(page, schema).data == {}
 
 
-def test_the_second_choice_is_taken_where_the_first_fits_nothing():
+def test_the_second_type_of_anyOf_is_used_if_the_first_does_not_fit():
     schema = asked(size={"anyOf": [INTEGER, STRING, {"type": "null"}]})
     assert answer("<p>Size: large</p>", schema).data == {"size": "large"}
     assert answer("<p>Size: 42</p>", schema).data == {"size": 42}
 
 
-def test_what_is_required_and_not_found_is_null_and_named():
+def test_required_values_that_are_not_found_are_null_and_named():
     schema = asked(title=STRING, isbn=STRING, price=NUMBER, pages=INTEGER)
     schema["required"] = ["title", "isbn", "price"]
     page = "<h1>About ducks</h1><p>A long story of ducks without any numbers.</p>"
@@ -408,7 +408,7 @@ def test_what_is_required_and_not_found_is_null_and_named():
     assert found.warnings == ()
 
 
-def test_prices_of_other_things_are_not_taken_for_that_of_an_article():
+def test_an_article_without_a_product_has_no_price():
     page = """<title>Ducks</title><h1>Ducks</h1><p>Feeding a duck for a year costs some
       $300, say those who do it.</p><div class="related"><p>Price: $9</p></div>"""
     schema = asked(price=NUMBER, rating=NUMBER, sku=STRING, author=STRING)
@@ -451,7 +451,7 @@ def test_hidden_texts_are_no_values():
 # -- prompts -------------------------------------------------------------------------
 
 
-def test_a_prompt_yields_the_fields_it_names():
+def test_a_prompt_yields_its_named_fields():
     found = answer(
         ld(PRODUCT) + "<h1>Blue Kettle</h1>",
         prompt="Extract the price, the brand name and the rating from this page.",
@@ -498,7 +498,7 @@ def test_hostile_schemas_are_refused():
 
 
 @pytest.mark.full
-def test_hostile_pages_are_answered():
+def test_extraction_from_hostile_pages_ends():
     data = '{"@type":"Product","offers":' * 5000 + "1" + "}" * 5000
     page = f'<script type="application/ld+json">{data}</script>'
     page += "<div class='a'>" * 3000 + "</div>" * 3000 + "<p>Price: $5</p>"
@@ -511,7 +511,7 @@ def test_hostile_pages_are_answered():
 
 
 @pytest.mark.parametrize("html", ["", "<p>", "text", "<table></table>", "<h1></h1>"])
-def test_empty_pages_have_nothing(html):
+def test_empty_pages_have_no_values(html):
     schema = asked(title=STRING, things={"type": "array", "items": asked(a=STRING)})
     schema["required"] = ["price"]
     schema["properties"]["price"] = NUMBER

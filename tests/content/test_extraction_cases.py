@@ -17,7 +17,7 @@ WCXB = Path(os.environ.get("WCXB", SHARED))
 LEAST_RIGHT = 0.85
 
 
-def test_half_of_the_cases_of_many_kinds_are_held_out():
+def test_half_of_the_extraction_cases_are_held_out():
     every = list(cases())
     held_out = list(cases(held_out=True))
     assert len(every) >= 60
@@ -72,7 +72,7 @@ def test_items_and_lengths_of_lists_count():
 @pytest.mark.skipif(
     not (WCXB / "truth.jsonl").exists(), reason="WCXB names no directory of pages"
 )
-def test_values_on_real_pages_are_found_and_none_is_invented():
+def test_values_on_real_pages_are_found_and_no_value_is_invented():
     found = sum_measures(measure(WCXB, cases()).values()).score
     assert found.right >= LEAST_RIGHT * found.fields, "\n".join(found.faults)
     assert found.invented == 0, "\n".join(found.faults)

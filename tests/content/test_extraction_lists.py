@@ -20,7 +20,7 @@ THREAD = """<div itemscope itemtype="https://schema.org/DiscussionForumPosting">
 </div>"""
 
 
-def test_the_posts_of_a_thread_begin_with_its_first_one():
+def test_the_posts_of_a_thread_include_its_first_post():
     found = answer(THREAD, listed("posts", **POST)).data
     assert [post["author"] for post in found["posts"]] == ["Ada", "Bob", "Cleo"]
     assert found["posts"][0]["text"] == "Do goats swim?"
@@ -79,7 +79,7 @@ def test_many_alike_elements_are_the_items_rather_than_two_in_a_layout_named_ite
     ]
 
 
-def test_the_url_of_a_teaser_is_that_of_its_whole_text():
+def test_the_url_of_a_teaser_is_the_link_to_its_full_text():
     html = "".join(
         f"""<div class="entry"><h2>Entry {n} of the club</h2><p>Members met in a
         <a href="https://town.example/">town</a> of their own choice, as they do.</p>

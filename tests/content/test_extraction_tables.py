@@ -50,7 +50,7 @@ def test_the_rows_below_a_header_are_the_items_of_lists(header):
 
 
 @pytest.mark.parametrize("header", HEADERS.values(), ids=HEADERS)
-def test_a_header_cell_is_no_value_of_the_cell_before_it(header):
+def test_a_header_cell_is_not_the_value_of_the_previous_cell(header):
     schema = asked(task=STRING, who=STRING, facts={"type": "object"})
     assert answer(page(header, ROWS), schema).data == {}
 

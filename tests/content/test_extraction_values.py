@@ -25,7 +25,7 @@ FORM = """<fieldset><input type=radio aria-label="Rate this recipe 1 out of 5 st
     ],
     ids=["form", "form and votes", "end of the scale"],
 )
-def test_a_rating_is_what_visitors_gave_and_not_what_they_may_give(html, expected):
+def test_a_rating_is_the_given_score_and_not_the_best_possible_score(html, expected):
     schema = asked(rating=NUMBER, reviewCount=INTEGER)
     assert answer(f"<h1>Sourdough</h1>{html}", schema).data == expected
 
@@ -66,7 +66,7 @@ def test_sections_are_headings_below_the_title_and_no_links_of_menus():
         "<button>Module runtime</button>",
     ],
 )
-def test_a_title_is_without_the_buttons_beside_it(heading):
+def test_a_title_does_not_contain_adjacent_buttons(heading):
     found = answer(f"<h1>{heading}</h1>", asked(title=STRING)).data
     assert found == {"title": "Module runtime"}
 
@@ -104,5 +104,5 @@ def test_the_list_below_a_heading_has_all_its_groups():
     ],
     ids=["one of many costs", "label between bullets", "menu of versions"],
 )
-def test_what_belongs_to_several_things_is_no_value_of_the_page(html, schema):
+def test_a_value_that_belongs_to_several_items_is_no_value_of_the_page(html, schema):
     assert answer(f"<h1>Overview</h1>{html}", schema).data == {}

@@ -23,7 +23,7 @@ def test_links_are_absolute_unique_and_in_order():
     ]
 
 
-def test_found_addresses_are_of_the_raw_page():
+def test_found_urls_are_those_of_the_raw_page():
     page = (
         "<head><link rel=next href=p2><link rel=icon href=i></head><a href=a hidden>x</a>"
         "<map><area href=b></map><a href='ftp://x.example/'>y</a><nav><a href='c#f'>z</a>"

@@ -25,7 +25,7 @@ def mixture(share, seed):
     ("share", "least", "most"),
     [(1, 0, 0), (0.98, 1, 7), (0.9, 5, 13), (0.5, 17, 26), (0, 28, 36)],
 )
-def test_the_distance_grows_with_what_differs(share, least, most):
+def test_the_distance_grows_with_the_differences(share, least, most):
     pairs = [mixture(share, seed) for seed in range(50)]
     mean = sum(distance(fingerprint(a), fingerprint(b)) for a, b in pairs) / 50
     assert least <= mean <= most
@@ -62,7 +62,7 @@ def test_a_fingerprint_is_the_same_in_every_process():
         (" ".join(f"word{number}" for number in range(300)), 0xE91F450A25630285),
     ],
 )
-def test_a_fingerprint_stays_the_same_as_those_that_are_stored(text, expected):
+def test_a_fingerprint_equals_fingerprints_of_earlier_versions(text, expected):
     assert fingerprint(text) == expected
 
 

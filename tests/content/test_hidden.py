@@ -69,7 +69,7 @@ HIDDEN = {
 
 
 @pytest.mark.parametrize("page", HIDDEN.values(), ids=HIDDEN)
-def test_what_no_reader_sees_is_left_out(page):
+def test_content_that_no_reader_sees_is_left_out(page):
     found = markdown(SEEN + page)
     assert "seen text" in found
     assert "secret" not in found
@@ -150,7 +150,7 @@ SHOWN = {
 
 
 @pytest.mark.parametrize("page", SHOWN.values(), ids=SHOWN)
-def test_what_a_reader_may_see_stays(page):
+def test_content_that_a_reader_may_see_stays(page):
     assert "shown" in markdown(SEEN + page)
     assert not convert(SEEN + page, "markdown").warnings
 
@@ -168,7 +168,7 @@ SPEECHES = [
 
 
 @pytest.mark.parametrize("speech", SPEECHES)
-def test_hidden_speech_to_a_model_is_left_out_and_told_of(speech):
+def test_hidden_instructions_to_a_model_are_left_out_with_a_warning(speech):
     content = convert(f"{SEEN}<p style=display:none>{speech}</p>", "markdown")
     assert speech not in value(content, "markdown")
     (warning,) = content.warnings
@@ -177,7 +177,7 @@ def test_hidden_speech_to_a_model_is_left_out_and_told_of(speech):
     )
 
 
-def test_a_tab_is_no_place_for_it_and_the_warning_is_short():
+def test_instructions_in_hidden_tabs_are_left_out_with_a_short_warning():
     speech = f"<div role=tabpanel hidden>{SPEECHES[0]} {'x' * 400}</div>"
     content = convert(SEEN + 3 * speech, "markdown")
     assert value(content, "markdown") == "seen text of the page"
@@ -196,14 +196,14 @@ def test_other_hidden_text_is_left_out_quietly(text):
     assert content.warnings == ()
 
 
-def test_elements_that_may_have_a_size_where_text_has_none_are_no_silent_loss():
+def test_elements_of_font_size_zero_are_reported_as_a_loss():
     row = "<div style=font-size:0><p>words that another sheet may show</p></div>"
     (loss,) = convert(SEEN + row, "markdown").losses
     assert loss["kind"] == "hiddenPart"
     assert loss["texts"] == ["words that another sheet may show"]
 
 
-def test_visible_speech_stays_as_the_text_it_is():
+def test_visible_instructions_to_a_model_stay_as_text():
     content = convert(f"<p>{SPEECHES[0]}</p>", "markdown")
     assert SPEECHES[0] in value(content, "markdown").replace("\\", "")
     assert content.warnings == ()
@@ -215,7 +215,7 @@ def test_a_page_that_a_script_uncovers_is_not_lost():
     assert "word word" in markdown(page)
 
 
-def test_what_a_script_uncovers_is_shown_with_what_is_hidden_alike_inside():
+def test_content_that_a_script_uncovers_is_shown_with_its_hidden_descendants():
     text = "word " * 150
     inner = "<div class='x b'>inner</div><div hidden>secret</div>"
     page = f"<style>.x{{visibility:hidden}}</style><div class='x a'>{text}{inner}</div>"
@@ -224,7 +224,7 @@ def test_what_a_script_uncovers_is_shown_with_what_is_hidden_alike_inside():
     assert "secret" not in found
 
 
-def test_what_react_streams_later_stands_in_its_place():
+def test_content_that_react_streams_later_replaces_its_template():
     page = (
         "<h1>Title</h1><!--$?--><template id=B:0></template><!--/$-->"
         "<p>third</p><template id=P:a></template><p>fifth</p>"

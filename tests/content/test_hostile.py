@@ -177,7 +177,7 @@ def test_the_root_of_xml_is_found_soon(start):
     assert "tail" in value(content, "markdown")
 
 
-def test_a_feed_behind_comments_is_a_feed():
+def test_a_feed_after_comments_is_recognised():
     feed = "<rss><channel><title>News</title><item><title>One</title></item></channel>"
     page = f"<?xml version='1.0'?><!-- a --> <!-- b -->\n{feed}</rss>"
     content = convert(page, "markdown", content_type="application/xml")

@@ -249,7 +249,7 @@ def test_hidden_sheets_of_a_large_file_take_no_quadratic_time(pool):
     assert "The last one." in value(run(pool, body), "markdown")
 
 
-def test_what_is_cut_is_said(pool):
+def test_a_truncated_document_has_a_warning(pool):
     content = run(pool, FILES["cells without end"]())
     assert "was truncated" in content.warnings[0]
 

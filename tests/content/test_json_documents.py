@@ -104,7 +104,7 @@ FOUND = {
 
 
 @pytest.mark.parametrize(("document", "schema", "data"), FOUND.values(), ids=FOUND)
-def test_json_documents_answer_a_schema(document, schema, data):
+def test_json_documents_fill_a_schema(document, schema, data):
     assert answer(document, schema) == data
 
 
@@ -125,7 +125,7 @@ ABSENT = {
 
 
 @pytest.mark.parametrize(("document", "schema"), ABSENT.values(), ids=ABSENT)
-def test_what_a_json_document_does_not_have_is_not_invented(document, schema):
+def test_values_that_a_json_document_lacks_are_not_invented(document, schema):
     content = made(document, schema)
     assert json.loads(content.values["json"]) == {}
     assert content.rule_warnings["json"]
@@ -162,7 +162,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
-def test_strange_json_documents_are_answered(text):
+def test_strange_json_documents_cause_no_error(text):
     assert set(answer(text, asked(things=LIST, name=STRING))) <= {"things", "name"}
 
 

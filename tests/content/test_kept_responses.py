@@ -48,7 +48,7 @@ def test_other_bodies_are_not_compressed(changes):
 
 
 @pytest.mark.parametrize("is_packed", [True, False], ids=["converter", "nobody yet"])
-def test_a_stored_response_is_the_same_whoever_compressed_it(is_packed):
+def test_a_stored_response_is_equal_with_and_without_a_compressed_body(is_packed):
     kept = KeptResponse(
         url="https://a.example/",
         at=1.5,

@@ -40,7 +40,7 @@ def test_bytes_are_read_by_their_own_character_set():
     assert latin.markdown == "déjà vu"
 
 
-def test_options_and_formats_are_those_of_the_api():
+def test_the_library_has_the_options_and_formats_of_the_api():
     found = convert(
         PAGE,
         url="https://shop.example/",
@@ -138,7 +138,7 @@ def test_an_error_names_its_option_once():
         convert(PAGE, only_main_content="yes")
 
 
-def test_what_cannot_be_read_is_an_error_with_a_code():
+def test_an_unreadable_document_is_an_error_with_a_code():
     with pytest.raises(ConversionFailed) as caught:
         convert(bytes(range(256)) * 20)
     assert caught.value.code == "SCRAPE_UNSUPPORTED_FILE_ERROR"

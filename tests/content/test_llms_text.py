@@ -49,7 +49,7 @@ def test_pages_are_listed_with_titles_and_descriptions():
     }
 
 
-def test_the_full_text_has_each_page_behind_its_number():
+def test_the_full_text_has_each_page_after_its_number():
     pages = body("/a", "# A\n\nText.\n", title="A"), body("/b", "Other", title="B")
     found = texts(*pages, full=True)
     assert found["llmsfulltxt"] == (
@@ -75,7 +75,7 @@ def test_a_long_description_is_cut_at_a_word():
     assert len(line) <= llms_txt.DESCRIPTION
 
 
-def test_pages_that_the_site_does_not_have_say_so():
+def test_missing_pages_name_the_status_of_the_site():
     [page] = llms_pages([body(statusCode=404)], full=False)
     assert page.error == "the site answered 404"
 

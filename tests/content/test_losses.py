@@ -8,7 +8,7 @@ from scraper_service.content.losses import Losses, describe
 from tests.content.pages import options, source
 
 
-def test_losses_of_a_kind_are_one_entry_sorted_by_kind():
+def test_losses_are_grouped_and_sorted_by_kind():
     losses = Losses()
     losses.add("video", "It has no text.", url="https://a.example/v")
     losses.add("formula", "It is a picture.", text="  a \n b ")
@@ -57,7 +57,7 @@ def test_rows_that_a_table_declares_and_does_not_have_are_counted():
     assert "scrollToEnd" in loss["reason"]
 
 
-def test_a_table_with_all_of_its_rows_or_no_known_number_has_lost_none():
+def test_a_table_without_missing_rows_has_no_loss():
     for count in ("2", "1", "-1", "", "x", "9" * 400):
         page = f"<table aria-rowcount='{count}'><tr><td>One<tr><td>Two</table>"
         assert make_content(source(page), options()).losses == ()

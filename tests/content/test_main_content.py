@@ -57,7 +57,7 @@ def test_kind_of_page(name, kind):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_what_is_dropped_leaves_all_formats(name):
+def test_dropped_elements_leave_all_formats(name):
     page = (PAGES / f"{name}.html").read_text(encoding="utf-8")
     content = convert(page, "markdown", "html", "links", only_main_content=True)
     text = value(content, "markdown")
@@ -152,7 +152,7 @@ def test_comments_are_no_part_of_a_short_article(named):
     assert "a comment" in reasons
 
 
-def test_comments_stay_where_they_are_the_page():
+def test_comments_stay_if_they_are_most_of_the_page():
     page = f"{NEWS}<h1>Bridge to be mended</h1><div id=comments>{REMARKS}</div>"
     text = markdown(page, only_main_content=True)
     assert text.count("it never felt safe to me") == 12
@@ -183,7 +183,7 @@ def test_lines_that_lead_elsewhere_and_forms_for_news_are_dropped():
 
 
 @pytest.mark.parametrize("tag", ["aside", "header", "nav"])
-def test_a_long_text_inside_of_chrome_is_told_from_what_stands_beside_it(tag):
+def test_a_long_text_inside_navigation_elements_is_kept(tag):
     text = "".join(f"<p>On day {number}, {STORY}" for number in range(60))
     page = f"<p>Home<{tag}><h1>Bridge to be mended</h1>{text}</{tag}><footer><p>End</footer>"
     kept = markdown(page, only_main_content=True)
@@ -192,7 +192,7 @@ def test_a_long_text_inside_of_chrome_is_told_from_what_stands_beside_it(tag):
 
 
 @pytest.mark.parametrize(("words_beside", "kept"), [(400, False), (10, True)])
-def test_unlikely_links_stay_when_they_are_much_of_the_page(words_beside, kept):
+def test_unlikely_links_stay_if_they_are_much_of_the_page(words_beside, kept):
     links = "".join(f"<li><a href=/{n}>Ship's cook in port {n}</a>" for n in range(9))
     page = f"<p>{'word ' * words_beside}<div><h2>Open jobs</h2><ul>{links}</ul></div>"
     walk = Walk(parse(page, URL).body, model().tables)
@@ -249,7 +249,7 @@ def test_main_in_a_menu_that_was_never_closed_is_no_menu():
     assert "Home" not in found
 
 
-def test_what_buttons_say_is_dropped_but_for_headings_of_what_they_unfold():
+def test_button_texts_are_dropped_except_headings_of_panels():
     text = "The cord is changed once a year. " * 8
     page = (
         f"<main><h1>How to change the cord</h1><p>{text}</p><button>Copy</button>"
@@ -414,7 +414,7 @@ SAID = {
     ],
     ids=["numbered", "in rows"],
 )
-def test_cards_are_one_list_in_rows_and_with_numbered_names(page):
+def test_cards_in_rows_or_with_numbered_classes_are_one_list(page):
     said = "Warm and mended by us for all who sail. " * 5
     card = f"<div class='card card_{{0}}'><h3><a href=/{{0}}>Coat {{0}}</a></h3><p>{said}</div>"
     cards = [card.format(n) for n in range(9)]
@@ -484,7 +484,7 @@ def test_posts_of_a_forum_keep_author_and_date_and_are_parted():
         )
 
 
-def test_short_and_very_long_posts_keep_author_and_date_as_the_others_do():
+def test_short_and_very_long_posts_keep_author_and_date():
     said = [" ".join(SAID.values()) * 8, *SAID.values(), "That did it, thanks to all!"]
     names = ("starter", *SAID, "lastone")
     posts = [
@@ -508,7 +508,7 @@ def test_short_and_very_long_posts_keep_author_and_date_as_the_others_do():
         "<aside class=attribution>marta said: <a href=/1>\u2191</a></aside><blockquote>{0}</blockquote>",
     ],
 )
-def test_the_words_that_say_who_is_quoted_stay_with_the_quotation(quotation):
+def test_the_attribution_of_a_quotation_stays(quotation):
     body = (
         f"<div>{quotation.format(SAID['marta'])}<p>Said: {SAID['Tillerman']}</p></div>"
     )
@@ -646,6 +646,6 @@ def test_a_page_declares_at_most_twenty_types():
     assert {f"data:T{n}" for n in range(20)} == {s for s in found if "data:" in s}
 
 
-def test_signs_of_equal_weight_have_one_order():
+def test_evidence_of_equal_weight_has_a_fixed_order():
     kind = Kind((1.0, 0.0), (("b", [0.2, 0.0]), ("a", [0.2, 0.0]), ("c", [0.3, 0.0])))
     assert kind.evidence == (("c", 0.3), ("a", 0.2), ("b", 0.2))

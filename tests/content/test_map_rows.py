@@ -59,7 +59,7 @@ def answered(rows, options):
         (["/b/#!c", "/b#!c"], ["/b/#!c"]),
     ],
 )
-def test_addresses_of_a_page_are_listed_once(urls, expected):
+def test_url_spellings_of_one_page_are_listed_once(urls, expected):
     assert listed([SITE + url for url in urls]) == [SITE + url for url in expected]
 
 
@@ -68,7 +68,7 @@ def test_schemes_and_www_make_no_difference():
     assert listed(urls) == [urls[0], urls[2]]
 
 
-def test_queries_may_tell_pages_apart():
+def test_ignoreQueryParameters_false_keeps_urls_with_different_queries():
     urls = [SITE + "/a?x=1", SITE + "/a/?x=1", SITE + "/a?x=2"]
     found = listed(urls, ignore_query_parameters="false")
     assert found == [urls[0], urls[2]]
@@ -81,7 +81,7 @@ def test_other_hosts_of_the_site_are_an_option():
 
 
 @pytest.mark.parametrize("search", ["", "page 7"])
-def test_merging_piece_by_piece_gives_what_all_at_once_gives(search):
+def test_merging_piece_by_piece_equals_merging_at_once(search):
     options = options_of(search=search, limit="20")
     rng = random.Random(5)
     parts = []
@@ -102,7 +102,7 @@ def test_merging_piece_by_piece_gives_what_all_at_once_gives(search):
         assert urls[0][0] == f"{SITE}/page/7"
 
 
-def test_a_title_comes_from_where_it_is_known():
+def test_a_title_comes_from_the_source_that_has_one():
     options = options_of()
     start = MapChoice(options, options.url, (1,))
     first = choose_rows([[SITE + "/a", None, None]], start)
@@ -130,7 +130,7 @@ def united(*rows):
     return Rows(tuple(part for each in rows for part in each.slices))
 
 
-def test_twins_in_other_slices_are_listed_once_and_first():
+def test_duplicates_in_other_slices_are_listed_once_at_their_first_position():
     options = options_of(limit="100000")
     count = 2500  # addresses, in slices of a thousand
     first = [[f"{SITE}/{n}", None, None] for n in range(count)]
@@ -163,7 +163,7 @@ def test_the_first_known_title_counts_and_the_best_score():
 
 @pytest.mark.parametrize("limit", [1, 999, 1000, 1001, 2400, 5000])
 @pytest.mark.parametrize("search", ["", "nothing"])
-def test_a_limit_cuts_where_it_says(limit, search):
+def test_a_limit_cuts_the_list_at_its_number(limit, search):
     options = options_of(limit=str(limit), search=search)
     entries = [[f"{SITE}/{n % 1700}", None, None] for n in range(2400)]
     rows = united(rows_of(2, entries, options), rows_of(1, entries[:800], options))
@@ -183,7 +183,7 @@ def test_any_text_is_a_title(title):
     )
 
 
-def test_addresses_alone_can_be_asked_for():
+def test_a_map_can_return_urls_without_titles():
     options = options_of()
     duplicates = [[f'{SITE}/a","b', None, None], [f"{SITE}/c", "T", None]]
     rows = [rows_of(number, duplicates, options, address_row) for number in (1, 2)]
@@ -202,7 +202,7 @@ def test_addresses_alone_can_be_asked_for():
         ("p 3", ("/p/3", None, None), ("/p/35", "Page 3x", "prices")),
     ],
 )
-def test_what_fits_better_has_more_points(search, better, worse):
+def test_better_matches_have_a_higher_score(search, better, worse):
     words = SearchWords(search)
     scores = [words.score(SITE + url, *rest) for url, *rest in (better, worse)]
     assert scores[0] > scores[1]

@@ -626,7 +626,7 @@ MAIN |= {
 
 
 @pytest.mark.parametrize(("page", "expected"), MAIN.values(), ids=MAIN)
-def test_main_content_is_without_what_says_nothing(page, expected):
+def test_main_content_leaves_out_elements_without_information(page, expected):
     body = f"<main><h1>Title</h1>{page}{TEXT}</main>"
     whole = markdown(body)
     main = markdown(body, only_main_content=True)

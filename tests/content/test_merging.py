@@ -48,7 +48,7 @@ def data(*values):
         ([{"a": [True]}, {"a": [1]}], {"a": [True, 1]}),
     ],
 )
-def test_values_of_pages_become_one(values, expected):
+def test_values_of_several_pages_are_merged(values, expected):
     found = data(*values)
     assert json.dumps(found) == json.dumps(expected)
 
@@ -86,7 +86,7 @@ def test_values_of_pages_become_one(values, expected):
         ),
     ],
 )
-def test_objects_of_lists_are_told_apart(first, second, expected):
+def test_list_objects_are_merged_by_their_name(first, second, expected):
     found = data({"items": [first]}, {"items": [second]})
     assert found == {"items": expected or [first, second]}
 
@@ -101,7 +101,7 @@ def test_each_field_has_the_pages_that_have_its_value():
     assert found.sources == {"founder": (A, B), "people": (A, B), "year": (B,)}
 
 
-def test_the_answer_says_what_no_page_has():
+def test_merged_data_name_the_required_values_that_no_page_has():
     schema = {"type": "object", "required": ["a", "b"]}
     pages = [PageData(A, {"a": None, "b": 1}), PageData(B, {"a": None, "b": None})]
     body, used = result_json(pages, None, schema, True, False, ["One failed."])
@@ -115,7 +115,7 @@ def test_the_answer_says_what_no_page_has():
     assert (json.loads(body), used) == ({"data": {}}, 0)
 
 
-def test_the_answer_of_rules_says_what_no_page_has_of_all_that_was_asked_for():
+def test_merged_data_of_rules_name_all_requested_values_that_no_page_has():
     schema = {
         "required": ["a"],
         "properties": {
@@ -141,7 +141,7 @@ def test_the_answer_of_rules_says_what_no_page_has_of_all_that_was_asked_for():
     assert "warning" not in told(None, None)
 
 
-def test_pages_of_which_nothing_stands_in_the_answer_are_not_used():
+def test_pages_without_a_value_in_the_merged_data_do_not_count_as_used():
     def used(*values):
         return merge(PageData(A, value) for value in values).used
 
@@ -154,13 +154,13 @@ def test_pages_of_which_nothing_stands_in_the_answer_are_not_used():
     assert used({}, None) == 0
 
 
-def test_many_objects_of_one_name_take_no_time_that_grows_with_their_square():
+def test_merging_many_objects_of_one_name_takes_linear_time():
     items = [{"title": "Review", "text": f"number {n}"} for n in range(20_000)]
     found = data({"items": items}, {"items": items[:100]})
     assert len(found["items"]) == 20_000
 
 
-def test_deep_data_is_taken_as_it_is():
+def test_deeply_nested_data_stays_unchanged():
     deep: dict = {"x": 1}
     for _ in range(200):
         deep = {"a": deep}
@@ -170,10 +170,10 @@ def test_deep_data_is_taken_as_it_is():
 @pytest.mark.parametrize(
     "value", [None, "", "  ", [], {}, {"a": None}, {"a": {"b": []}}]
 )
-def test_what_says_nothing_is_empty(value):
+def test_values_without_content_are_empty(value):
     assert is_empty(value)
 
 
 @pytest.mark.parametrize("value", [0, False, "x", [None], {"a": 0}])
-def test_what_says_something_is_not(value):
+def test_values_with_content_are_not_empty(value):
     assert not is_empty(value)

@@ -249,7 +249,7 @@ DESCRIPTIONS = {
 
 
 @pytest.mark.parametrize(("page", "expected"), DESCRIPTIONS.values(), ids=DESCRIPTIONS)
-def test_a_description_is_told_once(page, expected):
+def test_repeated_descriptions_are_listed_once(page, expected):
     assert known(f"<title>t</title>{page}").get("description") == expected
 
 
@@ -348,7 +348,7 @@ def test_dates_of_many_languages(text, language):
     assert known(page)["published_time"] == "2024-05-06"
 
 
-def test_the_address_tells_the_day_where_nothing_else_does():
+def test_the_publication_day_is_read_from_the_url_as_the_last_source():
     from scraper_service.content.convert import make_content
     from tests.content.pages import options, source
 
@@ -383,7 +383,7 @@ def test_a_change_is_not_a_publication():
     assert "published_time" not in facts
 
 
-def test_a_time_that_cannot_be_read_stays_as_it_is():
+def test_an_unreadable_time_stays_as_text():
     meta = "<meta property=article:published_time content='last spring'>"
     assert known(meta)["published_time"] == "last spring"
 
@@ -458,7 +458,7 @@ def test_how_much_there_is_to_read():
     "text",
     ["{", "[" * 100_000, '{"@graph": {"@graph": 1}}', '[1, "x", null]', '{"@type": 5}'],
 )
-def test_json_ld_that_is_none_costs_nothing(text):
+def test_invalid_json_ld_does_not_affect_metadata(text):
     page = f"<script type=application/ld+json>{text}</script><title>t</title>"
     assert known(page)["title"] == "t"
 
@@ -524,7 +524,7 @@ def test_json_ld_in_character_references_is_read():
     ],
 )
 @pytest.mark.timeout(60)  # each takes less than a second
-def test_json_ld_with_endless_mistakes_gives_nothing(piece):
+def test_json_ld_with_very_many_mistakes_gives_no_metadata(piece):
     text = '{"author": ' + (piece * 100_000)[:90_000]
     facts = known(f"<script type=application/ld+json>{text}</script><title>t</title>")
     assert facts["title"] == "t"
@@ -557,7 +557,7 @@ CHANGES = {
 
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
-def test_the_date_of_a_change_is_not_that_of_the_publication(change):
+def test_the_modification_date_is_not_the_publication_date(change):
     facts = known(
         f"<main><h1>How to install the tool</h1><p>You need this.</p>{change}</main>"
     )

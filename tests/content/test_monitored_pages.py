@@ -43,7 +43,7 @@ def test_white_space_makes_no_difference():
         ({"verdict": "empty_shell"}, "scripts"),
     ],
 )
-def test_what_is_not_the_page_is_an_error_without_a_snapshot(facts, told):
+def test_error_and_block_pages_are_errors_without_a_snapshot(facts, told):
     found = compare(page(**facts))
     assert (found.status, found.body) == ("error", None)
     assert told in found.error

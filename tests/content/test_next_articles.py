@@ -54,12 +54,12 @@ def test_the_article_of_another_page_is_left_out(second, head):
     assert "loaf" not in text
 
 
-def test_it_stays_without_only_main_content():
+def test_following_articles_stay_without_onlyMainContent():
     page = DECLARED + OWN + NEXT["data-url"]
     assert OTHER in markdown(page, only_main_content=False)
 
 
-def test_articles_with_urls_of_their_own_leave_the_first_one():
+def test_following_articles_with_other_urls_are_dropped():
     first = OWN.replace("<article>", f"<article data-url={URL}>")
     text = main(f"<div id=feed data-url=/api/feed>{first}{NEXT['data-url']}</div>", LD)
     assert LONG in text

@@ -159,7 +159,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("make", "reason"), REFUSED.values(), ids=REFUSED)
-def test_files_that_cannot_be_read_say_why(make, reason):
+def test_an_unreadable_ole_file_is_an_error_that_names_the_reason(make, reason):
     assert reason in refusal(make())
 
 

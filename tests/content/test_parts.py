@@ -47,7 +47,7 @@ def test_tokens_are_counted_by_the_formula(text, tokens):
 
 @settings(max_examples=200, deadline=None)
 @given(TEXTS, st.integers(SIZE, 3 * SIZE))
-def test_no_part_is_too_large_and_nothing_is_lost(text, size):
+def test_no_part_is_too_large_and_no_text_is_lost(text, size):
     found = parts(text, size)
     assert all(count_tokens(part) <= size for part in found)
     assert bare("".join(found)) == bare(text)
@@ -62,7 +62,7 @@ def test_blocks_joined_by_blank_lines_give_the_whole(texts):
         assert "\n\n".join(parts(whole, SIZE)) == whole
 
 
-def test_a_short_text_is_one_part():
+def test_a_short_text_is_a_single_part():
     found = part_of("# Title\n\nText.", SIZE, 1)
     assert (found.text, found.chunk) == (
         "# Title\n\nText.",
@@ -123,7 +123,7 @@ def test_a_long_line_is_cut_at_sentences_and_words():
         assert set(part.split()) == {"word"}
 
 
-def test_sentences_without_spaces_get_none():
+def test_text_without_spaces_gets_no_spaces_at_part_ends():
     text = "これは長い文です。" * 50
     assert all(" " not in part for part in parts(text, SIZE))
 

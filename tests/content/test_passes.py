@@ -302,7 +302,7 @@ def test_kinds_of_urls_are_the_same_either_way(start: str, rest: str) -> None:
         assert quick == passes.url_kind(start + rest)
 
 
-def test_the_package_works_where_nothing_is_compiled() -> None:
+def test_the_package_works_without_the_compiled_extension() -> None:
     code = (
         "import sys; sys.modules['scraper_service.content.passes._compiled'] = None\n"
         "from scraper_service.content import passes\n"
@@ -317,7 +317,7 @@ def test_the_package_works_where_nothing_is_compiled() -> None:
 
 @pytest.mark.full
 @needs_compiled
-def test_what_was_compiled_of_other_sources_is_left_alone_and_named_at_the_start(
+def test_an_extension_compiled_from_other_sources_is_ignored_and_logged(
     tmp_path: Path,
 ) -> None:
     package = Path(passes.__file__).parents[2]  # scraper_service

@@ -75,7 +75,7 @@ def test_few_pages_keep_their_headers():
     assert "Harbour yearbook" in value(read(numbered(3)), "markdown")
 
 
-def test_columns_are_read_one_after_the_other():
+def test_columns_are_read_one_after_another():
     rows = [(700 - 14 * n) for n in range(8)]
     page = [
         (
@@ -128,7 +128,7 @@ def test_pages_and_blocks():
     assert block["bbox"][0] == 72
 
 
-def test_pages_are_absent_unless_asked_for():
+def test_pages_are_absent_unless_requested():
     assert set(read(pdf([LETTER]), "markdown").values) == {"markdown"}
 
 
@@ -148,7 +148,7 @@ def test_html_has_the_same_structure():
     )
 
 
-def test_without_parser_the_file_is_delivered():
+def test_a_pdf_without_a_parser_is_delivered_as_a_file():
     body = pdf([LETTER])
     content = convert(body, "markdown", content_type=MIME)
     assert value(content, "markdown").startswith("JVBERi")
@@ -246,7 +246,7 @@ def test_a_table_of_contents_is_a_list():
     assert text == "- 1 Tides \u2026 3\n- 2 Harbours \u2026 17"
 
 
-def test_links_stand_where_they_are_in_the_text():
+def test_links_are_placed_on_their_words():
     body = pdf([page_at((72, 700, "see here"))], link="https://x.example/a")
     body = body.replace(b"/Rect [0 0 9 9]", b"/Rect [90 697 150 712]")
     content = read(body, "markdown", "html")
@@ -272,7 +272,7 @@ def test_heads_that_change_with_the_chapter_are_dropped():
     assert text.count("The text of sheet") == 12
 
 
-def test_first_lines_of_pages_stay_where_no_head_is():
+def test_different_first_lines_of_pages_are_no_page_header():
     pages = [
         page_at((72, 770, f"Title {'ABCDEF'[n]}"), (72, 700, "Some text of the slide."))
         for n in range(6)
@@ -297,12 +297,12 @@ def test_hyphens_before_a_capital_stay():
     assert text == "The theorem of Eilenberg- Steenrod holds."
 
 
-def test_words_without_a_space_between_them_are_kept_apart():
+def test_words_are_separated_by_their_distance_on_the_page():
     page = page_at((72, 700, "high"), (94.5, 700, "water"), (121.5, 700, "s"))
     assert value(read(pdf([page])), "markdown") == "high waters"
 
 
-def test_lines_of_one_width_are_code():
+def test_lines_in_a_monospaced_font_are_code():
     page = page_at((72, 700, "def tide(x):"), (85.2, 687, "return x"))
     body = pdf([page]).replace(b"/BaseFont /Helvetica", b"/BaseFont /Courier")
     assert value(read(body), "markdown") == "```\ndef tide(x):\n  return x\n```"
@@ -323,7 +323,7 @@ def test_pages_that_are_turned_are_read_as_if_upright(turn):
     )
 
 
-def test_blocks_of_turned_pages_stand_where_they_are_on_the_page():
+def test_blocks_of_rotated_pages_have_their_position_on_the_page():
     content = read(pdf([[b"0 1 -1 0 612 0 cm", *LETTER]]), "markdown", blocks=True)
     left, bottom, right, top = value(content, "blocks")[0]["bbox"]
     assert bottom == pytest.approx(72, abs=2)
@@ -344,7 +344,7 @@ def test_turned_text_at_the_margin_keeps_the_columns_in_order():
     assert text.endswith("Preprint of last year")
 
 
-def test_double_spaced_lines_are_one_paragraph():
+def test_double_spaced_lines_form_a_single_paragraph():
     lines = [
         "The tide tables of the port are read",
         "by the pilots every day, who write down",
@@ -372,7 +372,7 @@ def test_double_spaced_lines_are_one_paragraph():
         ("the break-", "water", "the breakwater"),
     ],
 )
-def test_a_hyphen_stays_where_it_is_one_of_the_word(end, begin, whole):
+def test_a_hyphen_that_belongs_to_the_word_stays(end, begin, whole):
     page = [
         (
             72,
@@ -388,7 +388,7 @@ def test_a_hyphen_stays_where_it_is_one_of_the_word(end, begin, whole):
     assert text.endswith(f"A high-water mark is here.\n\n{whole}")
 
 
-def test_a_word_is_whole_though_its_lines_are_far_apart():
+def test_a_word_split_over_distant_lines_is_joined():
     page = [
         (72, 740, 11, "check.names"),
         (200, 740, 11, "whether row names are changed to syntac-"),
@@ -409,7 +409,7 @@ def test_gaps_inside_a_piece_of_text_part_the_cells():
 
 
 @pytest.mark.parametrize("name", [b"t1xtt", b"ABCDEF+CMTT10", b"SourceCodePro-Regular"])
-def test_fonts_of_one_width_are_known_by_name(name):
+def test_monospaced_fonts_are_recognised_by_name(name):
     page = [(72, 700, 11, "def tide(x):"), (85.2, 687, 11, "return x")]
     body = pdf([page]).replace(b"/BaseFont /Helvetica", b"/BaseFont /" + name)
     assert value(read(body), "markdown").startswith("```\ndef tide(x):")
@@ -474,7 +474,7 @@ def test_mode_ocr_recognises_pages_with_text_too(tesseract):
     assert value(read(pdf([LETTER]), mode="ocr"), "markdown") == PICTURE
 
 
-def test_mode_fast_recognises_nothing(tesseract):
+def test_mode_fast_runs_no_text_recognition(tesseract):
     content = read(pdf([[], LETTER]), mode="fast")
     assert "Tide tables" in value(content, "markdown")
     assert content.warnings == ("Page 1 of the PDF: no text layer; it may be a scan.",)
@@ -486,7 +486,7 @@ def test_a_recognition_that_fails_costs_its_page(tesseract, tmp_path):
     assert content.warnings == ("Page 1 of the PDF could not be read.",)
 
 
-def test_no_page_says_cid():
+def test_no_page_contains_cid_codes():
     body = pdf([LETTER]).replace(b"/Subtype /Type1", b"/Subtype /Type0")
     content = read(body)
     assert content.error or "cid:" not in value(content, "markdown")

@@ -69,7 +69,7 @@ def test_headings_in_the_size_of_the_text_stay_where_more_than_a_page_number_dif
     assert [heading(n) in text for n in range(len(FISH))] == [True] * len(FISH)
 
 
-def test_bold_headings_stay_though_their_numbers_stand_apart():
+def test_bold_headings_keep_their_separate_numbers():
     body = body_of(
         lambda n: [(72, TOP, 11, str(n + 1)), (110, TOP, 11, f"{FISH[n]} in spring")]
     )

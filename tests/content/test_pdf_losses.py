@@ -74,7 +74,7 @@ def test_a_value_stands_on_its_line_of_underscores():
     assert text_of(body) == "Name: Ada of the crew"
 
 
-def test_boxes_and_buttons_are_ticked_in_place():
+def test_checkboxes_and_radio_buttons_are_ticked_at_their_position():
     body = annotated(
         [
             (90, 700, 11, "Sails"),
@@ -250,7 +250,7 @@ def page_of(text: str) -> list:
 
 
 @pytest.mark.parametrize("text", CODES.values(), ids=CODES)
-def test_codes_in_place_of_letters_are_noticed(text, no_tesseract):
+def test_a_text_layer_of_codes_instead_of_letters_is_reported(text, no_tesseract):
     content = read(pdf([LETTER, page_of(text)]))
     (row,) = content.losses
     assert row["kind"] == "unreadableText"
@@ -258,7 +258,7 @@ def test_codes_in_place_of_letters_are_noticed(text, no_tesseract):
     assert content.warnings == (row["reason"],)
 
 
-def test_codes_in_place_of_letters_are_recognised_with_the_program(tesseract):
+def test_a_text_layer_of_codes_is_recognised_by_ocr(tesseract):
     content = read(pdf([page_of(caesar(PROSE, 3))]))
     assert value(content, "markdown") == PICTURE
     assert content.losses == ()

@@ -122,7 +122,7 @@ def test_narrow_columns_never_merge_where_a_line_stands_between_them(drawing):
     assert markdown(*page) == f"{ABOVE[3]}\n\n{table(BOATS)}\n\n{BELOW[3]}"
 
 
-def test_lines_of_a_ruled_cell_are_one_cell():
+def test_text_lines_of_a_ruled_cell_are_joined():
     rows = [
         ["Boat", "What it\ncarries", "Berth"],
         ["Ada\nMaria", "Herring", "12"],
@@ -145,7 +145,7 @@ def test_empty_cells_of_ruled_tables_stay_empty():
     assert markdown(*borders(xs, 3), *texts_of(rows, xs)) == table(rows)
 
 
-def test_cells_over_several_columns_or_rows_are_in_their_first_place():
+def test_spanning_cells_are_written_at_their_first_column_and_row():
     rows = [["", "", ""], ["", "Spring", "Autumn"], ["Ada", "12", "30"]]
     xs = [72, 132, 202, 272]
     lines = [
@@ -160,7 +160,7 @@ def test_cells_over_several_columns_or_rows_are_in_their_first_place():
     )
 
 
-def test_two_ruled_tables_and_a_text_beside_them_stay_apart():
+def test_two_ruled_tables_and_a_text_next_to_them_stay_separate():
     xs = [300, 350, 420, 470]
     page = [
         *borders(xs, 4),
@@ -245,7 +245,7 @@ def test_lines_around_the_header_and_the_table_leave_its_rows(rows):
 
 @pytest.mark.parametrize("fill", [b"", b".9 g 72 570 180 30 re f 0 g"])
 @pytest.mark.parametrize("frame", [b"", b"72 510 180 90 re S"])
-def test_lines_of_a_cell_between_two_lines_are_one_cell(fill, frame):
+def test_text_lines_of_a_cell_between_two_rules_are_joined(fill, frame):
     rows = [
         ["Boat", "What it\ncarries", "Berth"],
         ["Ada\nMaria", "Herring", "12"],
@@ -325,7 +325,7 @@ DECORATED = {
 
 
 @pytest.mark.parametrize("drawing", DECORATED.values(), ids=DECORATED)
-def test_rows_outside_the_lines_and_fills_of_a_table_stay_in_it(drawing):
+def test_rows_outside_the_rules_and_fills_of_a_table_stay_in_the_table(drawing):
     cells = texts_of(BOATS, [72, 132, 212, 252])
     assert markdown(ABOVE, drawing, *cells, BELOW) == (
         f"{ABOVE[3]}\n\n{table(BOATS)}\n\n{BELOW[3]}"

@@ -183,7 +183,7 @@ SENTENCES = [
 
 @pytest.mark.full(keep=3)
 @pytest.mark.parametrize(("page", "prompt", "data"), SENTENCES)
-def test_a_sentence_gets_what_the_page_has_of_it(page, prompt, data):
+def test_a_prompt_returns_the_requested_fields_that_the_page_has(page, prompt, data):
     found = convert(page, url=URL, prompt=prompt, formats=["markdown"])
     assert found.data == data
     assert found.warnings == ()
@@ -212,15 +212,13 @@ def test_a_sentence_gets_what_the_page_has_of_it(page, prompt, data):
         (ARTICLE, "calories, servings", {}, "calories, servings"),
     ],
 )
-def test_what_a_sentence_asks_for_and_the_page_has_not_is_told(
-    page, prompt, data, names
-):
+def test_fields_of_a_prompt_that_the_page_lacks_are_named(page, prompt, data, names):
     found = convert(page, url=URL, prompt=prompt, formats=["markdown"])
     assert found.data == data
     assert found.warnings == (f"Not found: {names}.",)
 
 
-def test_what_a_schema_asks_for_and_the_page_has_not_is_told():
+def test_required_fields_of_a_schema_that_the_page_lacks_are_named():
     text = {"type": "string"}
     seller = {"type": "object", "properties": {"vat_id": text}}
     schema = {
@@ -236,7 +234,7 @@ def test_what_a_schema_asks_for_and_the_page_has_not_is_told():
     )
 
 
-def test_a_value_that_the_page_has_not_is_told_though_it_has_no_name():
+def test_a_missing_value_without_a_name_is_reported():
     found = convert(PRODUCT, url=URL, schema={"allOf": [{"$ref": "#"}]})
     told = "Required by the schema and not found: the whole value."
     assert told in found.warnings
@@ -244,7 +242,7 @@ def test_a_value_that_the_page_has_not_is_told_though_it_has_no_name():
 
 
 @pytest.mark.parametrize("prompt", ["Summarize this page", "How can I reach you?"])
-def test_a_sentence_that_names_no_field_gets_the_key_facts_and_is_told_so(prompt):
+def test_a_prompt_without_a_field_returns_the_key_facts_with_a_warning(prompt):
     found = convert(CONTACT, url=URL, prompt=prompt)
     assert found.data["title"] == "Contact"
     [told] = found.warnings

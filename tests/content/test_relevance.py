@@ -40,7 +40,7 @@ def slices(*rows):
         ("Preise für Öl", None, "preise für öl"),
     ],
 )
-def test_words_are_those_that_say_something(prompt, schema, words):
+def test_search_words_leave_out_stop_words(prompt, schema, words):
     assert search_text(prompt, schema).replace("boss", "bos") == words
 
 
@@ -56,7 +56,7 @@ def test_pages_that_fit_come_first_in_the_order_of_the_map():
     assert pages_of_site(rows, SITE, "price", 2) == [f"{SITE}/prices", f"{SITE}/x"]
 
 
-def test_a_few_pages_are_read_where_none_seems_to_fit():
+def test_a_few_pages_are_read_if_no_page_seems_relevant():
     rows = slices(*((f"/{n}", None, None) for n in range(30)))
     found = pages_of_site(rows, SITE, "founder", 25)
     assert found == [f"{SITE}/{n}" for n in range(UNFITTING_PAGES)]
@@ -64,7 +64,7 @@ def test_a_few_pages_are_read_where_none_seems_to_fit():
     assert pages_of_site([], SITE, "founder", 25) == []
 
 
-def test_a_part_of_a_site_is_what_is_below_its_path():
+def test_a_part_of_a_site_contains_the_urls_below_its_path():
     rows = slices(*((path, None, None) for path in ("/shop", "/shop/a", "/shopping")))
     found = pages_of_site(rows, f"{SITE}/shop", "", 10)
     assert found == [f"{SITE}/shop", f"{SITE}/shop/a"]

@@ -123,7 +123,7 @@ def test_the_longest_rule_counts_and_allow_among_equals():
     assert {path: allows(text, path) for path in expected} == expected
 
 
-def test_the_rule_and_its_line_are_told():
+def test_a_verdict_names_the_rule_and_its_line():
     text = "# ours\r\nUser-agent: *\r\rDISALLOW :  /private/*\t# no\nAllow: /"
     group = read_robots(text.encode()).group(())
     verdict = group.verdict("/private/x")
@@ -175,7 +175,7 @@ Crawl-delay: 2
         (["last", "one"], set()),
     ],
 )
-def test_the_group_of_the_first_agent_that_has_one_counts(agents, refused):
+def test_the_group_of_the_first_matching_agent_applies(agents, refused):
     group = read_robots(GROUPS.encode()).group(agents)
     paths = {"/a", "/b", "/c", "/every"}
     assert {path for path in paths if not group.verdict(path).allowed} == refused
@@ -190,7 +190,7 @@ def test_common_misspellings_are_read(line):
 
 
 @pytest.mark.parametrize("text", ["Disallow: /", "User-agent *\nDisallow / x", "a\0b"])
-def test_what_is_no_rule_is_ignored(text):
+def test_lines_that_are_no_rules_are_ignored(text):
     assert allows(text, "/x")
 
 
@@ -355,7 +355,7 @@ def test_hostile_rules_take_no_time(body):
     assert time.process_time() - start < 0.2  # measured: up to 0.008 s
 
 
-def test_what_would_take_too_long_is_refused():
+def test_rules_that_take_too_long_to_match_refuse_the_url():
     body = b"User-agent: *\nDisallow: /z\n" + b"".join(
         b"%s: /*%05d\n" % (kind, n)
         for n in range(10_000)
@@ -470,6 +470,6 @@ def test_a_web_page_is_no_list_of_rules(body, page):
         ([], {"description": "nofollow"}, False),
     ],
 )
-def test_tags_for_robots_count_if_they_are_for_us(headers, metas, is_nofollow):
+def test_robots_tags_apply_if_they_name_our_agent(headers, metas, is_nofollow):
     found = nofollow_source(headers, metas, ("Example-Bot/2.0", "Second"))
     assert (found is not None) == is_nofollow

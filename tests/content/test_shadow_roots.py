@@ -58,7 +58,9 @@ PAGES = {
 
 @pytest.mark.parametrize("only_main", [False, True])
 @pytest.mark.parametrize(("part", "expected"), PAGES.values(), ids=PAGES)
-def test_a_shadow_root_stands_in_its_place(part, expected, only_main):
+def test_a_shadow_root_is_written_at_the_position_of_its_host(
+    part, expected, only_main
+):
     page = f"<main>{LEAD}{part}<p>The last boat is back before dark.</p></main>"
     content = convert(page, "markdown", only_main_content=only_main)
     found = " ".join(value(content, "markdown").replace("*", "_").split())
@@ -68,12 +70,12 @@ def test_a_shadow_root_stands_in_its_place(part, expected, only_main):
     assert content.losses == ()
 
 
-def test_styles_of_a_shadow_root_hide_nothing_outside():
+def test_styles_of_a_shadow_root_hide_no_element_outside():
     part = "<a-b><template shadowrootmode=open><div><style>.x{display:none}</style></div></template></a-b>"
     assert "seen" in markdown(f"{part}<p class=x>seen</p>")
 
 
-def test_what_has_no_slot_is_no_content_but_a_loss():
+def test_children_without_a_slot_are_a_loss():
     page = (
         f"{LEAD}<tour-card><template shadowrootmode=open><p>Shown</p></template>"
         "<p>Old browsers show this.</p></tour-card>"

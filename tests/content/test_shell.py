@@ -141,13 +141,13 @@ WHOLE = {
 
 
 @pytest.mark.parametrize("name", SHELLS)
-def test_a_shell_says_why_it_is_one(name):
+def test_an_empty_shell_has_a_reason(name):
     html, reason = SHELLS[name]
     assert reason_of(html) == reason
 
 
 @pytest.mark.parametrize("name", WHOLE)
-def test_a_page_that_can_be_read_is_none(name):
+def test_a_readable_page_is_no_empty_shell(name):
     assert reason_of(WHOLE[name]) is None
 
 
@@ -162,7 +162,7 @@ def test_a_page_that_can_be_read_is_none(name):
         "<script>location.replace('/stock')</script>",
     ],
 )
-def test_a_page_without_text_of_its_own_is_one_by_its_verdict(html):
+def test_a_page_without_text_of_its_own_is_an_empty_shell(html):
     options = page_options({"url": "http://a.example/"}).scrape
     source = PageSource(
         url="http://a.example/",

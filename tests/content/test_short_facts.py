@@ -184,7 +184,7 @@ def test_the_ingredients_of_a_recipe_stay(name, chance, kept):
     assert draft.keep.tolist() == [True, *[kept] * 5, True, True]
 
 
-def test_the_price_behind_the_title_stays_on_a_page_with_another_h1():
+def test_the_price_after_the_title_stays_on_a_page_with_another_h1():
     other = "".join(f"<p>Rucksack of kind {n}</p>" for n in range(15))
     draft = draft_of(
         f"<div><h1>Mountain Shop</h1>{other}</div><div><h1>Trailhead</h1><div>119,00 €</div></div>"
@@ -219,7 +219,7 @@ def test_a_note_in_an_aside_of_a_small_article_stays(aside, kept):
         ("More of what our readers had to say this week:", False),
     ],
 )
-def test_a_label_with_a_colon_stays_with_what_is_behind_it(label, kept):
+def test_a_label_with_a_colon_stays_with_its_value(label, kept):
     body = f"<div><div>{PROSE}</div><div><b>{label}</b><ul><li>4 GB of memory</ul></div></div>"
     draft = draft_of(body, [0.9, 0.1, 0.9])
     correct(draft)

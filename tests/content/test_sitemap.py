@@ -184,7 +184,7 @@ GOOD = {
 
 
 @pytest.mark.parametrize(("body", "expected"), GOOD.values(), ids=GOOD)
-def test_addresses_are_found(body, expected):
+def test_urls_of_a_sitemap_are_found(body, expected):
     content = read(body)
     assert urls(content) == expected
     assert content.error is None
@@ -354,7 +354,7 @@ def test_damaged_files_are_read_up_to_the_damage(body):
     assert "read up to there" in warning
 
 
-def test_a_document_type_that_hides_its_end_declares_nothing():
+def test_a_doctype_with_a_hidden_end_declares_no_entity():
     declared = '<!ENTITY x "]>"><!ENTITY y SYSTEM "file:///etc/hostname">'
     content = read(f"<!DOCTYPE u [{declared}]>{urlset(A, f'{B}?&y;')}")
     assert content.rows == []
@@ -435,7 +435,7 @@ def test_feeds_have_titles_descriptions_and_times():
     assert read(atom).rows == expected
 
 
-def test_titles_of_images_are_not_those_of_pages():
+def test_titles_of_images_are_not_titles_of_pages():
     body = f"<url {VIDEOS}><loc>{A}</loc><video:title>x</video:title></url>"
     assert read(body).rows == [SitemapEntry(A)]
 
@@ -470,7 +470,7 @@ def big(count: int) -> str:
 
 
 @pytest.mark.parametrize("kind", ["urlset", "text"])
-def test_addresses_beyond_the_limit_are_cut(kind):
+def test_urls_beyond_the_limit_are_cut(kind):
     addresses = [f"{A}-{n}" for n in range(MAX_URLS + 1)]
     content = read(urlset(*addresses) if kind == "urlset" else "\n".join(addresses))
     assert urls(content) == addresses[:MAX_URLS]
@@ -535,7 +535,7 @@ LATER = f"<url><loc>{B}</loc></url>"
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("piece", [100, PIECE])
-def test_entries_in_a_row_are_read_only_where_they_are_entries(
+def test_entries_in_comments_and_other_elements_are_not_read(
     inside, expected, piece, monkeypatch
 ):
     monkeypatch.setattr("scraper_service.discovery.sitemap.PIECE", piece)
@@ -547,13 +547,13 @@ def test_entries_in_a_row_are_read_only_where_they_are_entries(
 
 
 @pytest.mark.parametrize("hidden", ["", "<!-- {} -->", "<part>{}</part>"])
-def test_damage_after_entries_in_a_row_is_where_it_is(hidden):
+def test_an_error_after_many_entries_names_its_line(hidden):
     rows = PLAIN + hidden.format(PLAIN)
     [warning] = read(f"<urlset {NS}>\n{rows}\n</wrong></urlset>").warnings
     assert f"(line {rows.count(chr(10)) + 3}: " in warning
 
 
-def test_damage_is_told_in_the_words_of_the_file():
+def test_an_error_quotes_the_text_of_the_file():
     [warning] = read(f"<urlset {NS}>{LATER}<!--{PLAIN}-- ></urlset>").warnings
     assert "_run" not in warning
 
@@ -585,7 +585,7 @@ plain = st.text(st.characters(codec="utf-8", categories=["L", "N"]), max_size=30
 
 
 @given(addresses, plain)
-def test_what_is_written_is_read(written, title):
+def test_a_written_sitemap_is_read_back(written, title):
     wanted = [url for url in written if not is_sitemap_url(url)]
     items = "".join(
         f"<item><link>{escape(url)}</link><title>{escape(title)}</title></item>"
@@ -622,7 +622,7 @@ def test_no_markup_raises(text):
         ("ftp://a.example/a.xml", False),
     ],
 )
-def test_sitemaps_are_known_by_their_address(url, expected):
+def test_sitemaps_are_recognised_by_their_url(url, expected):
     assert is_sitemap_url(url) is expected
 
 
@@ -671,11 +671,13 @@ PLACES = {
 
 
 @pytest.mark.parametrize(("start", "declared", "expected"), PLACES.values(), ids=PLACES)
-def test_places_of_sitemaps(start, declared, expected):
+def test_sitemap_candidates_are_usual_paths_and_declared_urls(
+    start, declared, expected
+):
     assert " ".join(sitemap_candidates(start, declared)) == expected
 
 
-def test_places_are_limited():
+def test_the_number_of_sitemap_candidates_is_limited():
     declared = [f"https://a.example/{n}.xml" for n in range(1000)]
     places = sitemap_candidates("https://a.example/", declared)
     assert len(places) <= MAX_FILES

@@ -39,7 +39,7 @@ SPLIT = {
 
 
 @pytest.mark.parametrize(("text", "expected"), SPLIT.values(), ids=SPLIT)
-def test_sentences_end_where_readers_of_the_language_see_it(text, expected):
+def test_sentence_ends_follow_the_rules_of_the_language(text, expected):
     assert list(split(text)) == expected
 
 
@@ -52,7 +52,7 @@ def test_a_summary_is_two_to_five_sentences_of_the_page_in_its_order():
     assert "lighthouse" in found
 
 
-def test_what_is_no_prose_is_in_no_summary():
+def test_a_summary_contains_only_prose():
     markdown = (
         "# The heading of this long page is a sentence.\n\n"
         f"{ENGLISH}\n\n```\nThe code of the lighthouse is no sentence of prose.\n```\n\n"

@@ -109,7 +109,7 @@ PRICES = {
 
 @pytest.mark.parametrize(("name", "price", "end"), PRICES.values(), ids=PRICES)
 @pytest.mark.parametrize("mime", ["text/html", "application/json", "text/plain"])
-def test_a_page_that_asks_for_payment_names_its_price(mime, name, price, end):
+def test_a_page_that_requires_payment_names_its_price(mime, name, price, end):
     page = source("{}", mime, status=402, price_headers=((name, price),))
     content = make_content(page, options())
     assert content.known["verdict"] == "block_page"
@@ -118,7 +118,7 @@ def test_a_page_that_asks_for_payment_names_its_price(mime, name, price, end):
     assert end in content.warnings[-1]
 
 
-def test_a_page_that_asks_for_payment_may_name_no_price():
+def test_a_page_that_requires_payment_may_have_no_price():
     content = make_content(source("<p>Pay", status=402), options())
     evidence = "The site answered 402: it asks for payment."
     assert content.known["verdict_evidence"] == evidence

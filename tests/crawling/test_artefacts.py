@@ -62,14 +62,14 @@ def aged(files, name):
     return name
 
 
-def test_equal_files_are_one(files):
+def test_equal_files_are_stored_once(files):
     first, second = files.put(b"a", "png"), files.put(b"a", "png")
     assert first == second
     assert files.read(first) == b"a"
     assert len(list(files.folder.glob("*/*"))) == 1
 
 
-def test_an_address_is_good_for_its_file_until_it_expires(files, monkeypatch):
+def test_a_signed_url_is_valid_for_its_file_until_it_expires(files, monkeypatch):
     name = files.put(b"a", "png")
     address = files.address(name)
     assert address.startswith(BASE)
@@ -85,7 +85,7 @@ def test_an_address_is_good_for_its_file_until_it_expires(files, monkeypatch):
     assert not files.allows(name, query)
 
 
-def test_a_name_that_is_none_of_ours_has_no_file(files):
+def test_a_foreign_file_name_has_no_file(files):
     files.folder.mkdir()
     (files.folder.parent / "key.secret").touch()
     for name in ("", "../key.secret", "a.png", "a" * 64 + ".exe", "/etc/passwd"):
@@ -93,7 +93,7 @@ def test_a_name_that_is_none_of_ours_has_no_file(files):
             files.read(name)
 
 
-def test_a_file_is_kept_as_long_as_anybody_holds_it(files, database):
+def test_a_file_is_kept_while_a_row_refers_to_the_file(files, database):
     held, free, fresh = (files.put(text, "png") for text in (b"1", b"2", b"3"))
     aged(files, held), aged(files, free)
     with database.engine.begin() as connection:

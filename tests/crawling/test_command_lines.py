@@ -61,7 +61,7 @@ def test_lines_are_split_as_a_shell_splits_them(code, commands):
         "A=1 snapshot",
     ],
 )
-def test_what_needs_a_shell_or_another_program_is_refused(code):
+def test_commands_that_need_a_shell_or_another_program_are_refused(code):
     with pytest.raises(LineRefused):
         parse_lines(code)
 
@@ -85,7 +85,7 @@ def test_what_needs_a_shell_or_another_program_is_refused(code):
         ("back\n" * 101, "at most 100 commands, got 101"),
     ],
 )
-def test_invalid_commands_name_what_is_allowed(code, part):
+def test_the_error_of_an_invalid_command_names_the_allowed_commands(code, part):
     with pytest.raises(CommandInvalid, match=part):
         parse_lines(code)
 

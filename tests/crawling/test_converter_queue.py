@@ -47,7 +47,7 @@ def run_all(queue, seconds_of, until_s=1e9):
     return order
 
 
-def test_teams_share_converter_time_and_not_turns(queue):
+def test_teams_share_converter_time_equally(queue):
     for _ in range(1000):
         queue.add(task("slow"))
         queue.add(task("fast"))
@@ -57,7 +57,7 @@ def test_teams_share_converter_time_and_not_turns(queue):
     assert counts["fast"] > 300
 
 
-def test_a_team_gets_the_less_of_a_process_the_more_processes_it_has():
+def test_a_team_with_more_processes_gets_a_smaller_share_of_each_process():
     """Its share of all processes is that of a team in a single one."""
     queue = ConverterQueue(64 * MIB, {"many": 3, "one": 1}.__getitem__)
     for _ in range(100):
@@ -68,7 +68,7 @@ def test_a_team_gets_the_less_of_a_process_the_more_processes_it_has():
     assert 19 <= counts["many"] <= 21, counts
 
 
-def test_what_a_team_used_while_it_was_alone_is_not_held_against_it(queue):
+def test_time_that_a_team_used_alone_does_not_reduce_its_share(queue):
     for _ in range(100):
         queue.add(task("first"))
     now = 0.0
@@ -95,14 +95,14 @@ def test_running_tasks_count_from_their_start(queue):
     assert queue.next(5.0).team_id == "b"
 
 
-def test_the_jobs_of_a_team_take_turns(queue):
+def test_the_jobs_of_a_team_alternate(queue):
     for job in "x" * 4 + "y" * 4:
         queue.add(task(job=job))
     jobs = "".join(each.job_id for each in run_all(queue, lambda _: 1.0))
     assert jobs == "xyxyxyxy"
 
 
-def test_a_job_keeps_its_order_and_what_is_put_back_comes_first(queue):
+def test_a_job_keeps_its_order_and_returned_tasks_come_first(queue):
     tasks = [task(size=size) for size in (1, 2 * LARGE_BYTES, 1, 1)]
     for each in tasks:
         queue.add(each)

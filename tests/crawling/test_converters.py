@@ -105,7 +105,7 @@ def test_a_task_that_ends_its_process_twice_is_guilty_alone(processes):
 
 
 @pytest.mark.full
-def test_pages_and_sitemaps_say_how_they_ended_their_process(monkeypatch):
+def test_the_error_of_a_page_or_sitemap_names_how_its_process_ended(monkeypatch):
     monkeypatch.setattr(pool_module, "render", conversions.render)
 
     async def main():
@@ -152,7 +152,7 @@ def test_large_pages_leave_no_memory_to_those_after_them():
 
 
 @pytest.mark.full
-def test_what_a_process_remembers_does_not_slow_down_its_collections():
+def test_caches_of_a_process_do_not_slow_down_its_garbage_collections():
     async def main():
         async with pool_of() as pool:
             before = await pool.run(conversions.objects_to_visit)
@@ -163,7 +163,7 @@ def test_what_a_process_remembers_does_not_slow_down_its_collections():
 
 
 @pytest.mark.full
-def test_cycles_of_a_large_page_leave_no_memory_behind():
+def test_reference_cycles_of_a_large_page_are_freed():
     async def main():
         async with pool_of() as pool:
             before = await pool.run(gc.get_freeze_count)
@@ -174,7 +174,9 @@ def test_cycles_of_a_large_page_leave_no_memory_behind():
 
 
 @pytest.mark.full
-def test_the_time_without_processes_is_no_fault_of_a_job(orders, monkeypatch):
+def test_time_without_processes_does_not_count_towards_the_timeout_of_a_task(
+    orders, monkeypatch
+):
     monkeypatch.setattr(process_pool, "PAUSE_S", 6.0)
 
     async def main():
@@ -212,7 +214,7 @@ def test_a_process_is_replaced_after_its_tasks_without_a_gap():
     asyncio.run(main())
 
 
-def test_what_cannot_be_sent_is_an_error_and_costs_no_process(orders):
+def test_an_unpicklable_task_is_an_error_and_ends_no_process(orders):
     async def main():
         async with pool_of() as pool:
             pid = await pool.run(conversions.pid)
@@ -243,7 +245,7 @@ def test_large_inputs_and_results_arrive_whole():
 
 @pytest.mark.full(keep=1)
 @pytest.mark.parametrize("size", [10, 3 * 2**20], ids=["small", "large"])
-def test_early_results_come_before_the_rest_and_do_not_mix(size):
+def test_early_results_come_before_final_results_and_do_not_mix(size):
     async def main():
         async with pool_of() as pool:
             found = await in_turn(
@@ -258,7 +260,7 @@ def test_early_results_come_before_the_rest_and_do_not_mix(size):
     asyncio.run(main())
 
 
-def test_the_rest_of_a_process_that_dies_is_missing_and_costs_no_other_task(orders):
+def test_a_dead_process_loses_the_final_result_of_its_task_only(orders):
     async def main():
         async with pool_of() as pool:
             held = await pool.run(conversions.early_held, orders.folder)
@@ -287,7 +289,7 @@ def test_an_error_after_the_early_result_is_logged(caplog):
     assert "of the rest" in str(record.exc_info[1])
 
 
-def test_the_rest_of_a_page_ends_by_its_timeout(orders):
+def test_the_final_result_of_a_page_is_bounded_by_its_timeout(orders):
     async def main():
         async with pool_of() as pool:
             await pool.run(conversions.early, 1, 2)  # imports what it needs
@@ -394,7 +396,7 @@ def test_the_task_of_a_caller_that_left_ends_soon(orders, monkeypatch):
     asyncio.run(main())
 
 
-def test_a_task_may_be_given_up_in_the_turn_in_which_it_times_out(orders):
+def test_a_task_may_be_cancelled_in_the_iteration_in_which_it_times_out(orders):
     async def main():
         async with pool_of() as pool:
             held = asyncio.ensure_future(pool.run(conversions.hold, orders.folder))
@@ -449,7 +451,7 @@ def test_processes_outlive_their_fork_server_for_a_moment_only(orders):
 
 
 @pytest.mark.full
-def test_too_little_memory_is_said():
+def test_too_little_memory_is_an_error_that_names_the_setting():
     async def main():
         async with pool_of(memory_mb=64) as pool:
             with pytest.raises(ConvertersFailed, match="CONVERTER_MEMORY_MB"):
@@ -484,7 +486,7 @@ def test_the_end_waits_for_no_stopped_process(orders):
 @pytest.mark.parametrize("processes", [1, 2])
 @pytest.mark.parametrize("body", [LARGE, b"small"], ids=["large", "small"])
 @pytest.mark.slow_on("small-2", "large-1")
-def test_slow_tasks_of_a_team_hold_up_no_small_ones(orders, processes, body):
+def test_slow_tasks_of_a_team_do_not_delay_small_tasks(orders, processes, body):
     async def main():
         async with pool_of(processes) as pool:
             await pool.warm_up()
@@ -515,7 +517,7 @@ def test_slow_tasks_of_a_team_hold_up_no_small_ones(orders, processes, body):
 
 @pytest.mark.full(keep=1)
 @pytest.mark.parametrize("processes", [1, 2])
-def test_slow_tasks_of_a_team_leave_a_process_to_large_ones_of_another(
+def test_slow_tasks_of_a_team_leave_a_process_to_large_tasks_of_another_team(
     orders, monkeypatch, processes
 ):
     monkeypatch.setattr(process_pool, "TURN_S", 0.5)

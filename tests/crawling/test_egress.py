@@ -35,12 +35,12 @@ PUBLIC = """
 
 
 @pytest.mark.parametrize("address", PRIVATE)
-def test_addresses_that_are_not_public_are_refused(address):
+def test_ip_addresses_that_are_not_public_are_refused(address):
     assert EgressPolicy().refusal(address, 443)
 
 
 @pytest.mark.parametrize("address", PUBLIC)
-def test_public_addresses_are_allowed(address):
+def test_public_ip_addresses_are_allowed(address):
     assert EgressPolicy().refusal(address, 443) is None
 
 
@@ -51,7 +51,7 @@ def test_bad_ports_are_refused_on_public_and_allowed_networks(port):
     assert policy.refusal("10.0.0.1", port)
 
 
-def test_an_allowed_network_opens_its_addresses_and_no_others():
+def test_an_allowed_network_opens_only_its_own_ip_addresses():
     policy = EgressPolicy(["10.1.0.0/16", "fd00::/8"])
     assert policy.refusal("10.1.2.3", 80) is None
     assert policy.refusal("::ffff:10.1.2.3", 80) is None
@@ -59,7 +59,7 @@ def test_an_allowed_network_opens_its_addresses_and_no_others():
     assert policy.refusal("10.2.0.1", 80)
 
 
-def test_ports_of_an_allowed_network_are_the_only_ones():
+def test_an_allowed_network_with_ports_opens_only_those_ports():
     policy = EgressPolicy(["10.1.0.0/16@80+6379"])
     assert policy.refusal("10.1.0.1", 6379) is None
     assert policy.refusal("10.1.0.1", 8080)
@@ -71,7 +71,7 @@ def test_a_wrong_entry_is_named(entry):
         EgressPolicy([entry])
 
 
-def test_a_refused_address_gets_no_socket_and_is_noted():
+def test_a_refused_ip_address_gets_no_socket_and_is_recorded():
     info = (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", 80))
     with Refusals() as refusals, pytest.raises(ForbiddenDestination):
         EgressPolicy().open_socket(info)
@@ -83,7 +83,7 @@ def test_a_refused_address_gets_no_socket_and_is_noted():
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "1.1.1.1"])
-def test_a_page_of_a_bad_port_is_told_of_the_port_and_not_of_a_network(address):
+def test_the_error_of_a_bad_port_names_the_port_and_no_network(address):
     with pytest.raises(ForbiddenPort) as caught:
         EgressPolicy().check(address, 9)
     message = page_error(caught.value).message
@@ -108,7 +108,7 @@ class Rebinding(AbstractResolver):
         pass
 
 
-def test_a_name_that_changes_its_address_leads_nowhere(site, canary):
+def test_a_host_name_that_changes_its_ip_address_is_checked_again(site, canary):
     policy = EgressPolicy(["127.0.0.2"])
     port = int(site.url("/").rsplit(":", 1)[1].rstrip("/"))
 

@@ -54,7 +54,7 @@ def test_the_engine_is_chosen_by_mode_and_options(mode, changes, engine):
     assert engines(mode).choose(PAGE, evolve(PLAIN, **changes)) == engine
 
 
-def test_without_the_browser_library_the_error_names_its_extra():
+def test_a_missing_browser_library_is_an_error_that_names_the_extra():
     code = (
         "import sys; sys.modules['scrapy_playwright'] = sys.modules['playwright'] = None\n"
         "from scrapy.settings import Settings\n"
@@ -102,7 +102,7 @@ def test_every_country_has_a_zone_and_a_language():
         ("BV", "UTC"),
     ],
 )
-def test_the_zone_of_a_country_is_that_of_most_of_its_people(country, zone):
+def test_the_time_zone_of_a_country_is_the_zone_of_most_inhabitants(country, zone):
     assert time_zone(Location(country)) == zone
 
 
@@ -150,7 +150,7 @@ def state(cookies, items=()):
     }
 
 
-def test_what_pages_change_of_a_session_at_once_is_kept_together():
+def test_parallel_changes_of_a_session_by_pages_are_merged():
     before = state({"same": "1", "changed": "1", "gone": "1"}, {"a": "1"})
     current = state(
         {"same": "1", "changed": "1", "gone": "1", "theirs": "1"}, {"b": "2"}

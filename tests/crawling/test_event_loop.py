@@ -24,7 +24,7 @@ def loop():
     loop.close()
 
 
-def test_names_that_do_not_resolve_hold_up_no_other(loop, monkeypatch):
+def test_host_names_that_do_not_resolve_delay_no_other_name(loop, monkeypatch):
     go_on, real = threading.Event(), socket.getaddrinfo
 
     def getaddrinfo(host, *arguments, **options):
@@ -55,7 +55,7 @@ def test_names_that_do_not_resolve_hold_up_no_other(loop, monkeypatch):
     )
 
 
-def test_without_uvloop_the_event_loop_is_that_of_asyncio():
+def test_the_event_loop_of_asyncio_is_used_without_uvloop():
     code = (
         "import asyncio, sys; sys.modules['uvloop'] = None\n"
         "from scraper_service.crawling.download.event_loop import EventLoop\n"

@@ -155,7 +155,7 @@ def run(function):
         (f"http://{'a' * 2000}/", "a" * 260),
     ],
 )
-def test_the_host_of_an_address(url, key):
+def test_the_pace_key_of_a_url_is_its_host(url, key):
     assert pace_key(url) == key
 
 
@@ -187,11 +187,11 @@ def test_the_host_of_an_address(url, key):
         ("Fri, 15 Jan 99999 08:00:10 GMT", None),
     ],
 )
-def test_what_retry_after_asks_for(value, pause_s):
+def test_retry_after_is_read_as_seconds_or_a_date(value, pause_s):
     assert retry_after_s(value, "", NOW) == pause_s
 
 
-def test_a_date_counts_from_the_date_of_the_answer():
+def test_a_retry_after_date_is_relative_to_the_date_of_the_response():
     sent = formatdate(NOW + 1000, usegmt=True)
     until = formatdate(NOW + 1005, usegmt=True)
     assert retry_after_s(until, sent, NOW) == 5
@@ -354,13 +354,13 @@ def test_doubled_latency_halves(usual_s, then_s, window):
         (503, None, 0, 0),
     ],
 )
-def test_the_pause_after_an_answer(status, asked_s, low_s, high_s):
+def test_the_pause_after_a_busy_response(status, asked_s, low_s, high_s):
     host = host_of()
     host.busy(status, asked_s, 0.0, 1.0, next(PAGES))
     assert low_s <= max(0, host.opens_at - 1.0) <= high_s
 
 
-def test_one_broken_page_does_not_close_a_host_but_many_do():
+def test_many_broken_pages_pause_a_host_and_one_does_not():
     host = host_of()
     for now in (1, 2):
         host.busy(503, None, now, now, next(PAGES))
@@ -393,7 +393,7 @@ def test_pauses_without_a_length_grow():
         (1, 600.0, 60.0),
     ],
 )
-def test_a_429_tells_the_rate_of_a_site(good, asked_s, gap_s):
+def test_the_rate_of_a_site_is_derived_from_a_429(good, asked_s, gap_s):
     host = host_of()
     for _ in range(good):
         host.good(1000.0, 1000.4, 0.01)
@@ -419,7 +419,7 @@ def test_a_page_that_is_always_busy_does_not_slow_its_host_down():
     assert host.gap_s >= 2 * before
 
 
-def test_a_page_that_asks_for_the_longest_pause_again_closes_no_host():
+def test_a_page_that_repeats_the_longest_pause_does_not_pause_its_host():
     host, now = host_of(), 1000.0
     host.busy(503, 600.0, now, now, "/broken")
     assert host.opens_at == now + 600
@@ -460,7 +460,7 @@ def test_a_part_of_429s_at_any_rate_slows_a_host_down_to_a_bound(asked_s, most_s
     assert host.gap_s <= most_s
 
 
-def test_the_rate_of_a_site_that_asks_for_too_short_pauses_is_found():
+def test_the_rate_of_a_site_with_too_short_retry_after_is_found():
     host, now, taken_at, refused = host_of(), 1000.0, [], []
     for number in range(200):
         now = max(now, host.opens_at, host.next_at)
@@ -510,7 +510,7 @@ def test_a_host_that_loses_all_pages_becomes_no_slower():
     assert not host.refuses_all(now)
 
 
-def test_answers_that_come_after_the_429_count_for_the_rate():
+def test_responses_after_the_429_count_for_the_rate():
     host = host_of()
     host.busy(429, 1.0, 1000.0, 1000.1, next(PAGES))
     for _ in range(5):
@@ -574,7 +574,7 @@ async def test_hosts_do_not_wait_for_each_other(make_pace, time):
 
 
 @run
-async def test_owners_take_turns(asker):
+async def test_permits_alternate_between_owners(asker):
     site = asker(1)
     tasks = [site.ask(f"big{n}", "big") for n in range(5)]
     tasks += [site.ask(f"small{n}", "small") for n in range(2)]
@@ -589,7 +589,7 @@ async def test_owners_take_turns(asker):
 
 
 @run
-async def test_one_that_is_cancelled_gives_its_place_back(asker):
+async def test_a_cancelled_request_returns_its_permit(asker):
     site = asker(1)
     first, second, third = (site.ask(n) for n in range(3))
     await settle()
@@ -605,7 +605,7 @@ async def test_one_that_is_cancelled_gives_its_place_back(asker):
 
 
 @run
-async def test_a_cancelled_one_whose_turn_came_passes_it_on(asker):
+async def test_a_cancelled_request_passes_its_permit_on(asker):
     site = asker(1)
     first, second, third = (site.ask(n) for n in range(3))
     await settle()
@@ -651,7 +651,9 @@ async def test_a_deadline_ends_the_waiting(asker, time):
 
 
 @pytest.mark.parametrize(("deadline", "starts"), [(9.9, False), (10.1, True)])
-def test_who_cannot_start_in_time_fails_at_once(asker, time, deadline, starts):
+def test_a_request_that_cannot_start_before_its_deadline_fails_at_once(
+    asker, time, deadline, starts
+):
     @run
     async def test():
         site = asker()
@@ -673,9 +675,7 @@ def test_who_cannot_start_in_time_fails_at_once(asker, time, deadline, starts):
 
 
 @run
-async def test_a_pause_that_comes_while_they_wait_ends_those_it_is_too_long_for(
-    asker, time
-):
+async def test_a_new_pause_fails_waiting_requests_with_an_earlier_deadline(asker, time):
     site = asker(1)
     first = site.ask(0, status=503, pause_s=10.0)
     short, long = site.ask(1, deadline=8.0), site.ask(2, deadline=20.0)
@@ -690,7 +690,7 @@ async def test_a_pause_that_comes_while_they_wait_ends_those_it_is_too_long_for(
 
 
 @run
-async def test_one_without_patience_does_not_wait_out_a_pause(asker, time):
+async def test_a_request_without_patience_does_not_wait_for_a_pause(asker, time):
     site = asker(1)
     first = site.ask(0, status=503, pause_s=2.0)
     await settle()
@@ -725,7 +725,7 @@ async def test_starts_keep_the_gap_that_a_site_taught(asker, time):
 
 
 @run
-async def test_one_with_a_deadline_knows_who_is_in_front_of_it(asker, time):
+async def test_a_deadline_accounts_for_the_requests_of_other_owners(asker, time):
     site = asker()
     first = site.ask(0, status=429, pause_s=1.0)
     await site.end(0)
@@ -745,7 +745,7 @@ async def test_one_with_a_deadline_knows_who_is_in_front_of_it(asker, time):
 
 
 @run
-async def test_room_for_a_job(make_pace, time):
+async def test_a_job_sees_free_permits_and_pause_of_a_host(make_pace, time):
     pace = make_pace()
     assert pace.job_limit(SITE) > 1000
     assert pace.pause_s(SITE) == 0
@@ -762,7 +762,7 @@ async def test_room_for_a_job(make_pace, time):
     assert pace.job_limit(SITE) == 3  # the window is 2 by now
 
 
-def test_hosts_that_nobody_asks_are_forgotten(make_pace, time, monkeypatch):
+def test_idle_hosts_are_forgotten(make_pace, time, monkeypatch):
     @run
     async def test():
         pace = make_pace()
@@ -783,7 +783,7 @@ def test_hosts_that_nobody_asks_are_forgotten(make_pace, time, monkeypatch):
 
 
 @run
-async def test_turns_are_one_at_a_time_and_apart(make_pace, time):
+async def test_delayed_starts_are_exclusive_and_spaced(make_pace, time):
     turns = make_pace().locks
     log = []
 
@@ -801,7 +801,9 @@ async def test_turns_are_one_at_a_time_and_apart(make_pace, time):
 
 
 @run
-async def test_a_turn_ends_once_and_a_cancelled_wait_passes_it_on(make_pace, time):
+async def test_a_host_lock_ends_once_and_a_cancelled_wait_passes_the_lock_on(
+    make_pace, time
+):
     turns = make_pace().locks
     first = await turns.take(SITE, 1.0)
     waiting = [asyncio.ensure_future(turns.take(SITE, 1.0)) for _ in range(3)]

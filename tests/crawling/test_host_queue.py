@@ -76,7 +76,7 @@ def test_rows_come_in_their_order(run):
     run(test)
 
 
-def test_rows_of_other_hosts_pass_those_of_one_that_is_shut(run):
+def test_rows_of_other_hosts_pass_rows_of_a_paused_host(run):
     async def test(queue, pace, nudges):
         await close_host(pace, "a", 0.2)
         queue.add(rows("a1", "b1", "a2", "b2"))
@@ -102,7 +102,7 @@ def test_a_host_in_trouble_gets_a_few_at_a_time(run):
     run(test)
 
 
-def test_a_held_request_comes_first_with_all_its_time(run):
+def test_a_held_request_comes_first_with_its_full_timeout(run):
     async def test(queue, pace, nudges):
         first, *others = rows("a1", "a2", "b1")
         queue.add([first, *others])
@@ -120,7 +120,7 @@ def test_a_held_request_comes_first_with_all_its_time(run):
     run(test)
 
 
-def test_the_retry_of_what_may_be_one_page_lets_rows_of_its_host_pass(run):
+def test_a_retry_of_a_single_page_lets_rows_of_its_host_pass(run):
     async def test(queue, pace, nudges):
         first, *others = rows("a1", "b1", "a2")
         queue.add([first, *others])
@@ -164,7 +164,7 @@ def test_a_redirect_does_not_wait_unless_its_host_wants_a_pause(run):
     run(test)
 
 
-def test_pages_of_a_job_with_a_delay_take_turns_at_the_host(run):
+def test_pages_of_a_job_with_a_delay_start_one_after_another(run):
     async def test(queue, pace, nudges):
         queue.delay_s = 0.1
         other = await pace.locks.take("a.example", 0.1)
@@ -185,7 +185,7 @@ def test_pages_of_a_job_with_a_delay_take_turns_at_the_host(run):
     run(test)
 
 
-def test_closing_gives_all_turns_back(run):
+def test_closing_a_queue_returns_all_host_locks(run):
     async def test(queue, pace, nudges):
         pace.locks.set_crawl_delay("a.example", 0.01)
         pace.locks.set_crawl_delay("b.example", 0.01)
@@ -200,7 +200,7 @@ def test_closing_gives_all_turns_back(run):
     run(test)
 
 
-def test_a_page_that_is_only_stored_yet_leaves_its_host_to_the_next_one(run):
+def test_a_page_that_is_being_stored_leaves_its_host_to_the_next_page(run):
     async def test(queue, pace, nudges):
         await close_host(pace, "a", 0.05)  # then it is asked for few pages at a time
         await asyncio.sleep(pace.pause_s("a.example") + 0.01)

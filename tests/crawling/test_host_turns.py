@@ -13,7 +13,7 @@ from scraper_service.storage.database import Database
 from scraper_service.storage.frontier.leases import Frontier
 
 
-def test_a_turn_is_given_back_after_an_outage(tmp_path, monkeypatch):
+def test_a_host_lock_is_returned_after_an_outage(tmp_path, monkeypatch):
     """Else other processes would wait as long as this one lives."""
     monkeypatch.setattr(connections, "RETRY_S", (0.05,))
 

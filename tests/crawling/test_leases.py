@@ -167,7 +167,7 @@ async def looked(settings, database, times):
         await presence._return_strays()
 
 
-def test_a_claim_whose_answer_was_lost_is_returned(settings, database, monkeypatch):
+def test_a_claim_whose_result_was_lost_is_returned(settings, database, monkeypatch):
     async def main():
         scheduler, _ = await begun(settings, database)
         failing(monkeypatch, "claim", 1, stored=True)
@@ -184,7 +184,9 @@ def test_a_claim_whose_answer_was_lost_is_returned(settings, database, monkeypat
     run(main())
 
 
-def test_what_a_close_could_not_return_is_returned(settings, database, monkeypatch):
+def test_leases_that_a_close_could_not_return_are_returned_later(
+    settings, database, monkeypatch
+):
     async def main():
         scheduler, _ = await begun(settings, database)
         failing(monkeypatch, "release", 1, stored=False)

@@ -30,7 +30,7 @@ async def add(index, count):
         await index.add(SearchPage("team", f"http://a.example/{number}", b""))
 
 
-def test_a_database_that_is_down_does_not_hold_up_the_end(settings, monkeypatch):
+def test_a_database_that_is_down_does_not_delay_the_end(settings, monkeypatch):
     tries = []
     has_begun = asyncio.Event()
 
@@ -51,7 +51,7 @@ def test_a_database_that_is_down_does_not_hold_up_the_end(settings, monkeypatch)
     assert len(tries) < 5
 
 
-def test_an_entry_that_comes_late_holds_up_no_other_team(settings, monkeypatch):
+def test_a_late_entry_delays_no_other_team(settings, monkeypatch):
     written = []
 
     async def add_pages(_self, team_id, pages, _retention_s):

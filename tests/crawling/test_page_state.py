@@ -28,7 +28,7 @@ def test_a_redirect_has_the_state_of_its_page():
     assert PageState.of(redirect) is PageState.of(request)
 
 
-def test_another_request_of_a_page_forgets_what_came_with_the_response():
+def test_a_further_request_of_a_page_drops_the_state_of_the_response():
     answer = {"response_head": b"HTTP/1.1 200 OK", "rendered": Rendered()}
     page = {"engine": BROWSER, "began_at": 1.0, "team_id": "team"}
     request = page_of(URL, {**answer, **page, "warnings": ("slow",)}, download_slot="a")

@@ -33,7 +33,7 @@ def test_scrapys_engine_has_a_call_for_the_next_request():
     assert callable(CallLaterOnce.schedule)
 
 
-def test_scrapys_downloader_calls_what_ours_overrides():
+def test_the_scrapy_downloader_calls_the_methods_we_override():
     """``DirectDownloader`` replaces the queue and the calls of middlewares."""
     fetch = inspect.getsource(Downloader.fetch)
     assert "self.middleware.download_async(self._enqueue_request" in fetch
@@ -45,7 +45,7 @@ def test_scrapys_downloader_calls_what_ours_overrides():
     assert "self._process_response" in download
 
 
-def test_scrapys_scraper_calls_what_ours_replaces():
+def test_the_scrapy_scraper_calls_the_methods_we_replace():
     """``DirectItems`` replaces these methods of the engine's scraper."""
     scrape = inspect.getsource(Scraper._scrape)
     assert "self.spidermw.scrape_response_async(" in scrape
@@ -55,7 +55,7 @@ def test_scrapys_scraper_calls_what_ours_replaces():
     assert "self.concurrent_items" in output
 
 
-def test_scrapys_engine_starts_requests_as_ours_does():
+def test_the_engine_of_scrapy_still_calls_the_private_names_we_replace():
     """``DirectItems`` replaces ``_start_scheduled_request``, with all that it calls."""
     started = inspect.getsource(ExecutionEngine._start_scheduled_requests)
     assert "self._start_scheduled_request()" in started
@@ -75,7 +75,7 @@ def test_scrapys_engine_starts_requests_as_ours_does():
     assert "await self._scrape(result, request)" in processed
 
 
-def test_scrapys_components_have_what_the_probes_look_for():
+def test_scrapy_components_have_the_attributes_that_probes_check():
     """Without these names, Scrapy's own way is taken."""
     assert "_mw_methods_requiring_spider" in inspect.getsource(MiddlewareManager)
     assert "_warn" in inspect.signature(ensure_awaitable).parameters
@@ -107,7 +107,7 @@ def test_aiohttps_connector_takes_another_protocol():
     assert isinstance(asyncio.run(main()), LenientProtocol)
 
 
-def test_aiohttps_reader_keeps_what_came_before_an_error():
+def test_the_aiohttp_reader_keeps_bytes_received_before_an_error():
     """The download handler reads the rest of a body that ended early."""
 
     async def main():

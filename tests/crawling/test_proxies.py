@@ -26,7 +26,7 @@ def test_a_proxy_is_read_with_kind_and_credentials():
         "",
     ],
 )
-def test_what_is_no_proxy_is_refused_without_its_password(text):
+def test_an_invalid_proxy_url_is_refused_without_showing_its_password(text):
     with pytest.raises(ValueError, match="PROXIES entries must be"):
         UpstreamProxy.parse(text)
     with pytest.raises(ValueError, match="PROXIES") as error:

@@ -50,7 +50,9 @@ def page(lease=LEASE, retry_after_s=0.0, **meta):
         (500, {}, False),
     ],
 )
-def test_which_answers_are_repeated(middleware, status, meta, is_repeated):
+def test_status_codes_decide_whether_a_request_is_retried(
+    middleware, status, meta, is_repeated
+):
     request, response = page(**meta), Response(URL, status=status)
     found = middleware.process_response(request, response)
     assert (found is not response) == is_repeated
@@ -71,7 +73,9 @@ def test_each_attempt_comes_later(middleware, times, wait_s):
 
 
 @pytest.mark.parametrize(("asked_s", "is_repeated"), [(50.0, True), (600.0, False)])
-def test_a_page_that_alone_asks_for_a_long_pause_ends(middleware, asked_s, is_repeated):
+def test_a_single_page_with_a_long_retry_after_is_not_retried(
+    middleware, asked_s, is_repeated
+):
     request, response = page(retry_after_s=asked_s), Response(URL, status=503)
     again = middleware.process_response(request, response)
     assert (again is not response) == is_repeated
@@ -79,7 +83,7 @@ def test_a_page_that_alone_asks_for_a_long_pause_ends(middleware, asked_s, is_re
         assert PageState.of(again).retry_at > time.monotonic() + asked_s - 5
 
 
-def test_a_page_that_did_not_get_its_turn_has_lost_no_attempt(middleware):
+def test_a_page_whose_host_was_busy_keeps_its_attempts(middleware):
     request = page(retry_times=3)
     again = middleware.process_exception(request, HostBusy("a.example", 7.5))
     assert (PageState.of(again).retry_at, again.meta["retry_times"]) == (7.5, 3)

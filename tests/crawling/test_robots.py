@@ -77,7 +77,9 @@ ALL, SOME, NONE = [], ["/private/x"], ["/", "/private/x"]  # what is refused
         ("to-no-host", "unreachable", NONE, "does not resolve"),
     ],
 )
-def test_answers(sites, client, canary, name, state, refused, detail):
+def test_responses_decide_the_state_of_a_robots_txt(
+    sites, client, canary, name, state, refused, detail
+):
     before = canary.count()
     found = client.ask("rules", url=sites.url(name))
     assert (found["state"], found["refused"]) == (state, refused), found
@@ -91,7 +93,7 @@ def test_answers(sites, client, canary, name, state, refused, detail):
 
 @pytest.mark.full(keep=1)
 @pytest.mark.parametrize("name", ["silent", "trickle"])
-def test_an_answer_that_does_not_come(sites, hasty, name):
+def test_a_robots_txt_that_times_out_is_unreachable(sites, hasty, name):
     found = hasty.ask("rules", url=sites.url(name))
     assert (found["state"], found["refused"]) == ("unreachable", NONE)
     assert "did not load in time" in found["detail"]
@@ -107,19 +109,19 @@ def test_a_name_that_does_not_resolve(client):
     )
 
 
-def test_a_forbidden_site_is_not_asked(client, canary):
+def test_robots_txt_of_a_forbidden_site_is_not_fetched(client, canary):
     before = canary.count()
     found = client.ask("rules", url=canary.url)
     assert (found["state"], found["refused"]) == ("unreachable", NONE)
     assert canary.count() == before
 
 
-def test_sitemaps_are_completed_by_the_address_they_are_read_from(sites, client):
+def test_relative_sitemap_urls_are_resolved_against_the_robots_txt(sites, client):
     found = client.ask("rules", url=sites.url("elsewhere"))
     assert found["sitemaps"] == [sites.url("other", "/map.xml")]
 
 
-def test_it_is_asked_for_as_a_page_is_and_without_cookies(sites):
+def test_robots_txt_is_fetched_with_page_headers_and_without_cookies(sites):
     with RobotsClient() as client:
         for _ in range(2):
             client.ask("rules", url=sites.url("good", "/some/page?x=1"))
@@ -130,13 +132,13 @@ def test_it_is_asked_for_as_a_page_is_and_without_cookies(sites):
     assert first["headers"]["user-agent"] == settings.USER_AGENT
 
 
-def test_all_who_ask_at_once_share_one_fetch(sites, client):
+def test_parallel_lookups_share_one_fetch(sites, client):
     found = client.ask("together", url=sites.url("slow"))
     assert found == {"gone": True, "states": ["ok"] * 9}
     assert len(sites.requests("slow")) == 1
 
 
-def test_an_answer_is_known_until_it_is_a_day_old(sites):
+def test_a_robots_txt_is_cached_for_a_day(sites):
     url = sites.url("other")
     with RobotsClient() as client:
         assert client.ask("known", url=url) == {"state": None}
@@ -153,7 +155,7 @@ def test_an_answer_is_known_until_it_is_a_day_old(sites):
 @pytest.mark.parametrize(
     ("name", "state"), [("broken-gzip", "unreachable"), ("429", "absent")]
 )
-def test_a_site_that_fails_is_asked_again_ever_later(sites, name, state):
+def test_a_failed_robots_txt_is_refetched_at_growing_intervals(sites, name, state):
     url = sites.url(name)
     before = len(sites.requests(name))
     with RobotsClient() as client:
@@ -197,7 +199,7 @@ def test_a_robots_txt_with_a_429_is_fetched_again_before_all_is_allowed(sites, n
     assert len(sites.requests(name)) == 3
 
 
-def test_rules_stay_while_a_challenge_takes_their_place(sites):
+def test_rules_stay_while_a_challenge_page_replaces_the_robots_txt(sites):
     url = sites.url("later-challenge")
     with RobotsClient() as client:
         client.ask("rules", url=url)
@@ -233,7 +235,7 @@ def test_the_memory_for_rules_is_limited(sites):
     assert known == [None, None, "ok"]
 
 
-def test_a_crawl_that_ends_takes_the_answer_from_no_other(sites):
+def test_the_end_of_a_crawl_does_not_cancel_the_fetch_for_other_crawls(sites):
     url = sites.url("good")
     with RobotsClient() as client:
         found = client.ask("closed", url=url)
@@ -251,7 +253,7 @@ def test_a_crawl_that_ends_takes_the_answer_from_no_other(sites):
         ("http://[::1]:81/x", "http://[::1]:81/robots.txt"),
     ],
 )
-def test_the_address_of_a_robots_txt(url, expected):
+def test_the_url_of_a_robots_txt(url, expected):
     assert robots_url(origin(url)) == expected
 
 
@@ -264,7 +266,7 @@ def test_the_address_of_a_robots_txt(url, expected):
         ("", ""),
     ],
 )
-def test_the_product_token_is_that_of_the_user_agent(user_agent, token):
+def test_the_product_token_comes_from_the_user_agent(user_agent, token):
     names = {"USER_AGENT": user_agent, "ROBOTS_AGENT": ""}
     assert product_token(Settings(names)) == token
     assert product_token(Settings({**names, "ROBOTS_AGENT": "Own"})) == "Own"

@@ -69,17 +69,19 @@ def opened(without=None):
 
 
 @pytest.mark.parametrize("method", NEEDED)
-def test_with_all_names_the_shortcuts_are_taken(method):
+def test_shortcuts_are_used_if_all_private_names_exist(method):
     assert callable(attrgetter(method)(opened()))
 
 
 @pytest.mark.parametrize(("method", "name"), CASES)
-def test_without_a_name_the_engine_keeps_its_method(method, name):
+def test_the_engine_keeps_its_method_if_a_private_name_is_missing(method, name):
     assert attrgetter(method)(opened(without=name)) == method
 
 
 @pytest.mark.parametrize("name", ["_get_slot", "_download"])
-def test_without_a_name_the_downloader_is_that_of_scrapy(monkeypatch, name):
+def test_the_downloader_of_scrapy_is_used_if_a_private_name_is_missing(
+    monkeypatch, name
+):
     async def queued(self, request):
         return "through the queue"
 
@@ -100,7 +102,7 @@ def test_without_a_name_the_downloader_is_that_of_scrapy(monkeypatch, name):
     assert STARTED not in vars(crawler.engine)
 
 
-def test_without_the_shortcut_a_single_page_goes_through_the_scheduler():
+def test_a_single_page_without_the_shortcut_goes_through_the_scheduler():
     crawler, sent = crawler_of(), []
     crawler.engine = SimpleNamespace(crawl=sent.append)
     request = Request("http://a.example/")
@@ -153,7 +155,7 @@ def test_components_are_called_in_scrapys_way(
     assert asyncio.run(called) == "in Scrapy's way"
 
 
-def test_without_a_name_signals_are_sent_in_scrapys_way(monkeypatch):
+def test_signals_are_sent_by_scrapy_if_a_private_name_is_missing(monkeypatch):
     crawler = crawler_of()
     DirectItems(crawler)
     assert "send_catch_log" in vars(crawler.signals)
@@ -163,7 +165,7 @@ def test_without_a_name_signals_are_sent_in_scrapys_way(monkeypatch):
     assert "send_catch_log" not in vars(other.signals)
 
 
-def test_a_probe_logs_what_is_missing(caplog):
+def test_a_probe_logs_missing_names(caplog):
     found = SimpleNamespace(a=SimpleNamespace(b=1))
     assert has(found, "a.b", "a")
     assert not caplog.text

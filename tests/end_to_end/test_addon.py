@@ -110,7 +110,7 @@ def test_the_handler_refuses_private_networks_unless_they_are_allowed(project, s
 
 
 @pytest.mark.full
-def test_what_the_project_says_wins(project):
+def test_settings_of_the_project_take_precedence(project):
     def get(name, *arguments):
         code = f"settings[{name!r}]"
         return scrapy(

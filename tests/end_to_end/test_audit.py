@@ -158,7 +158,7 @@ def test_a_team_reads_what_its_keys_have_done(start_service, tmp_path, run, page
     assert "cursor" in reply.json["error"]
 
 
-def test_what_fails_is_not_in_the_log(start_service, pages):
+def test_failed_actions_are_not_in_the_audit_log(start_service, pages):
     service = start_service()
     before = service.get("/v2/team/audit").json["data"]
     assert service.request("DELETE", f"/v2/jobs/{UNKNOWN}").status == 404
@@ -192,7 +192,9 @@ def test_a_key_that_ends_by_itself_has_its_end_in_the_log(run, entries):
     assert days == pytest.approx(2, abs=0.01)
 
 
-def test_old_entries_go_and_none_are_kept_without_days(tmp_path, run, entries):
+def test_old_audit_entries_are_deleted_and_zero_days_keep_no_entry(
+    tmp_path, run, entries
+):
     run("keys", "create")
     with sa.create_engine(sqlite_of(tmp_path)).begin() as connection:
         connection.execute(sa.text("UPDATE audit SET at = at - 100 * 86400"))
@@ -237,7 +239,7 @@ def test_a_fixed_key_that_was_revoked_stays_so(start_service, run, entries):
     assert entries()[-1]["action"] == "key.restored"
 
 
-def test_a_caller_cannot_choose_its_address(start_service, pages):
+def test_a_client_cannot_forge_its_ip_address(start_service, pages):
     service = start_service()
     found = start_paused(service, pages)
     for name in ("command line", "10.0.0.1  team forged", "\u00e9"):

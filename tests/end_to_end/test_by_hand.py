@@ -255,7 +255,7 @@ def test_own_components_may_wait_as_with_scrapy(tmp_path, site):
     assert "1 failed" in done.stderr
 
 
-def test_other_components_and_add_ons_of_a_project_remove_none_of_ours(tmp_path, site):
+def test_components_of_a_project_do_not_remove_our_components(tmp_path, site):
     settings = (
         *("DOWNLOADER_MIDDLEWARES", "DOWNLOAD_HANDLERS", "SPIDER_MIDDLEWARES"),
         *("EXTENSIONS", "ADDONS", "FEED_EXPORTERS"),
@@ -283,7 +283,7 @@ def test_other_components_and_add_ons_of_a_project_remove_none_of_ours(tmp_path,
     ],
     ids=lambda each: "_".join(each).replace("/", "") if isinstance(each, tuple) else "",
 )
-def test_a_wrong_argument_is_told_in_one_sentence(tmp_path, arguments, sentence):
+def test_a_wrong_argument_is_an_error_of_one_sentence(tmp_path, arguments, sentence):
     done = scrapy(tmp_path, "crawl", *arguments)
     assert done.returncode == 2
     assert "Traceback" not in done.stderr
@@ -309,7 +309,7 @@ def test_an_unknown_format_is_refused_with_the_names_of_the_api(tmp_path, name):
     assert f", got '{name}'" in done.stderr
 
 
-def test_what_the_installation_cannot_do_is_told_in_one_sentence(tmp_path):
+def test_a_missing_feature_is_an_error_of_one_sentence(tmp_path):
     done = scrapy(
         tmp_path,
         *("crawl", "scrape", "-a", "url=http://127.0.0.2/", "-a", "formats=screenshot"),
@@ -370,7 +370,7 @@ def test_other_commands_of_scrapy_work(tmp_path, site):
     assert shown("settings", "--get", "ITEM_PIPELINES").strip() == "{}"
 
 
-def test_the_last_line_says_how_a_crawl_ended(tmp_path, site):
+def test_the_last_log_line_names_how_a_crawl_ended(tmp_path, site):
     done = crawl(tmp_path, site, "-O", "x.jsonl")
     assert re.search(
         r"5 pages, 0 failed, 0 left out, \d+ pages per minute; finished", done.stderr
@@ -385,7 +385,7 @@ def test_the_last_line_says_how_a_crawl_ended(tmp_path, site):
 
 
 @pytest.mark.full
-def test_an_interrupt_leaves_what_was_fetched_in_the_feed(tmp_path):
+def test_an_interrupt_leaves_the_fetched_pages_in_the_feed(tmp_path):
     links = [f"/{number}" for number in range(40)]
     pages = {link: slow(page(title="Slow"), 0.2) for link in links}
     with (
@@ -497,7 +497,9 @@ def test_a_page_whose_job_was_cancelled_before_the_first_request_is_not_fetched(
 
 
 @pytest.mark.full
-def test_a_service_answers_whatever_an_own_pipeline_does(tmp_path, site, start_service):
+def test_a_service_responds_if_a_custom_pipeline_drops_items(
+    tmp_path, site, start_service
+):
     (tmp_path / "own.py").write_text(PIPELINE)
     service = start_service(
         SCRAPER_ITEM_PIPELINES='{"own.Own": 1}', PYTHONPATH=str(tmp_path)

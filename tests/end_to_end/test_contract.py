@@ -111,7 +111,7 @@ def test_7_change_tracking_needs_markdown(post):
 
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("query", ["?a=all&b", "?b=%7E&a=+x", "?q=%C3%A9"])
-def test_8_the_source_address_is_the_callers_text(post, site, version, query):
+def test_8_sourceURL_is_the_text_of_the_caller(post, site, version, query):
     reply = post(version, f"/echo{query}")
     assert reply.json["data"]["metadata"]["sourceURL"] == site.url(f"/echo{query}")
 
@@ -128,7 +128,7 @@ def facts_of(reply):
     return reply.json["data"]["metadata"]
 
 
-def test_9_repeated_metas_are_merged_as_the_contract_says(post):
+def test_9_repeated_meta_tags_are_merged(post):
     facts = facts_of(post("v2", "/metas"))
     assert ", " in facts["description"]
     assert isinstance(facts["keywords"], list)
@@ -217,7 +217,9 @@ def page_with_links(site, *addresses):
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_15_a_crawl_starts_at_once_with_id_and_absolute_address(service, site, version):
+def test_15_a_crawl_starts_at_once_and_returns_id_and_absolute_url(
+    service, site, version
+):
     body = {"url": site.held(), "scrapeOptions": HELD}
     reply = service.post(f"/{version}/crawl", body)
     assert str(uuid.UUID(reply.json["id"])) == reply.json["id"]
@@ -240,7 +242,7 @@ def test_17_depth_0_is_the_start_page_and_the_limit_is_exact(service, site):
     assert len(found["data"]) == found["completed"] == found["total"] == 7
 
 
-def test_18_spellings_of_an_address_are_one_page(service, site):
+def test_18_spellings_of_a_url_are_one_page(service, site):
     other = "/html/a", "/html/a/", "/html/a/index.html"
     url = page_with_links(site, *other)
     found = finished(service, start(service, url))
@@ -330,7 +332,7 @@ def test_25_idempotency_keys(service, site, path):
     assert [status(used), status(used), status("no-uuid")] == [200, 409, 409]
 
 
-def test_26_a_bad_address_in_a_batch(service, site):
+def test_26_an_invalid_url_in_a_batch(service, site):
     bad = "ftp://a.example"
     body = {"urls": [bad, site.url("/text")], "maxAge": 0}
     assert service.post("/v2/batch/scrape", body).json["invalidURLs"] == [bad]

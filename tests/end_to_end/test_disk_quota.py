@@ -82,7 +82,7 @@ def used(service, key):
     return service.get("/v2/team/disk-usage", key=key).json["data"]
 
 
-def test_what_is_stored_is_counted_exactly(start_service, database, run, pages):
+def test_stored_bytes_are_counted_exactly(start_service, database, run, pages):
     address, settings = database
     key = run("keys", "create")
     service = start_service(**settings)
@@ -125,7 +125,7 @@ def test_what_is_stored_is_counted_exactly(start_service, database, run, pages):
 
 
 @pytest.mark.full
-def test_what_expires_is_counted_no_more(start_service, database, run, pages):
+def test_expired_data_leaves_the_disk_use(start_service, database, run, pages):
     address, settings = database
     service = start_service(**settings)
     body = {"urls": [pages.url("/1"), pages.url("/2")], "retentionDays": 0.01}
@@ -175,7 +175,9 @@ def test_the_count_is_exact_after_crashes(start_service, database, pages):
 
 @pytest.mark.full
 @pytest.mark.slow_on("sqlite")
-def test_a_team_without_room_pauses_and_goes_on(start_service, database, run, pages):
+def test_a_job_pauses_at_the_disk_quota_and_resumes(
+    start_service, database, run, pages
+):
     _, settings = database
     key = run("keys", "create", "--team", "small", "--disk-mb", "1")
     service = start_service(**settings)

@@ -115,7 +115,7 @@ def test_scrapy_crawl_writes_the_pages_of_a_batch(tmp_path, site):
     assert failed["sourceURL"] == site.url("/drop")
 
 
-def test_scrapy_crawl_reads_the_addresses_of_a_batch_from_a_file(
+def test_scrapy_crawl_reads_the_urls_of_a_batch_from_a_file(
     tmp_path, site, tmp_path_factory
 ):
     urls = [site.url("/text"), site.url("/rss")]
@@ -155,7 +155,7 @@ def test_the_command_writes_a_file(tmp_path, site):
     assert output.read_text().strip()
 
 
-def test_the_command_says_why_a_page_failed(site):
+def test_the_command_prints_the_error_of_a_failed_page(site):
     done = run(*COMMAND, "scrape", site.url("/drop"))
     assert done.returncode == 1
     assert "SCRAPE_SITE_ERROR" in done.stderr
@@ -172,14 +172,14 @@ def test_the_command_says_why_a_page_failed(site):
         (("scrape",), "URL"),
     ],
 )
-def test_the_command_refuses_wrong_use_in_one_sentence(arguments, text):
+def test_the_command_refuses_wrong_usage_in_one_sentence(arguments, text):
     done = run(*COMMAND, *arguments)
     assert done.returncode == 2
     assert text in done.stderr
     assert "Traceback" not in done.stderr
 
 
-def test_doctor_names_what_fails(tmp_path):
+def test_doctor_names_failed_checks(tmp_path):
     wrong = ("-s", "EGRESS_ALLOW=x", "-s", "LANGUAGE_MODEL=x")
     done = run(*COMMAND, *wrong, "doctor", "--data-dir", str(tmp_path))
     assert done.returncode == 1
@@ -189,7 +189,7 @@ def test_doctor_names_what_fails(tmp_path):
     assert "browser" in done.stdout
 
 
-def test_doctor_names_the_browser_or_what_to_install(tmp_path):
+def test_doctor_names_the_browser_or_the_install_command(tmp_path):
     doctor = ("doctor", "--data-dir", str(tmp_path))
     browser = tmp_path / "chromium"
     browser.write_text("#!/bin/sh\necho Chromium 1.2.3")
@@ -220,7 +220,7 @@ def test_scrapy_crawl_writes_the_links_of_a_map(tmp_path):
         ]
 
 
-def test_the_command_prints_the_addresses_of_a_site():
+def test_the_map_command_prints_the_urls_of_a_site():
     with ScriptedSite(LISTED) as site:
         done = run(*COMMAND, "map", site.url("/"), "--limit", "2")
         assert done.stdout.split() == [site.address, site.url("/a")]
@@ -230,7 +230,7 @@ def test_the_command_prints_the_addresses_of_a_site():
         assert lines[0] == {"url": site.address, "title": "Home"}
 
 
-def test_the_command_says_why_there_is_no_map():
+def test_the_map_command_prints_the_error_of_a_failed_map():
     done = run(*COMMAND, "map", "http://nosuch.invalid/")
     assert done.returncode == 1
     assert "SCRAPE_DNS_RESOLUTION_ERROR" in done.stderr

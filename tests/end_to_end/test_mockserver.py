@@ -58,7 +58,7 @@ def test_stops_with_code_0():
     assert MockServer().stop() == 0
 
 
-def test_requests_tells_method_path_headers_and_body(site: MockServer):
+def test_the_request_log_has_method_path_headers_and_body(site: MockServer):
     fetch(site.url("/echo?for=log"), "POST", b"caf\xe9", X_Test="yes")
     (request,) = [r for r in site.requests if "for=log" in r["path"]]
     assert request["method"] == "POST"
@@ -126,7 +126,7 @@ def test_unknown_path_is_404(site: MockServer, path: str):
 
 
 @pytest.mark.parametrize("status", [200, 204, 304, 404, 429, 503])
-def test_status_is_answered(site: MockServer, status: int):
+def test_the_status_path_returns_its_status(site: MockServer, status: int):
     assert fetch(site.url(f"/status/{status}"))[0].status == status
 
 
@@ -135,7 +135,7 @@ def test_head_has_no_body(site: MockServer):
     assert (answer.status, body) == (200, b"")
 
 
-def test_echoes_say_what_came(site: MockServer):
+def test_echo_paths_return_the_request(site: MockServer):
     body = fetch(site.url("/echo/a%2Fb/%C3%A9?z=1&a=%20&a"))[1]
     assert json.loads(body) == {"path": "/echo/a%2Fb/%C3%A9", "query": "z=1&a=%20&a"}
     assert json.loads(fetch(site.url("/headers"), A="b")[1])["a"] == "b"
@@ -162,14 +162,14 @@ def test_cookies_are_set_and_echoed(site: MockServer):
         ),
     ],
 )
-def test_redirect_names_the_next_address(
+def test_redirects_name_the_next_url(
     site: MockServer, path: str, status: int, location: str
 ):
     answer, _ = fetch(site.url(path))
     assert (answer.status, answer.headers["Location"]) == (status, location)
 
 
-def test_refreshes_name_the_next_address(site: MockServer):
+def test_refreshes_name_the_next_url(site: MockServer):
     assert (
         b'content="3; url=/text"'
         in fetch(site.url("/meta-refresh?to=/text&delay=3"))[1]
@@ -211,7 +211,7 @@ def test_coding_unpacks(site: MockServer, coding: str, unpack):
     assert len(unpack(body)) == 8 * MIB
 
 
-def test_encodings_are_nested_as_often_as_said(site: MockServer):
+def test_encodings_are_nested_as_often_as_the_path_names(site: MockServer):
     answer, body = fetch(site.url("/encodings/100"))
     assert answer.headers["Content-Encoding"].split(", ") == ["gzip"] * 100
     for _ in range(100):

@@ -85,13 +85,13 @@ def test_the_browser_uses_the_proxy(network):
     assert network.asked(f"GET http://{SHOP}/text ")
 
 
-def test_search_engines_are_asked_through_the_proxy(network):
+def test_search_engines_are_reached_through_the_proxy(network):
     reply = network.service.post("/v2/search", {"query": "shop"})
     assert f"http://{SHOP}/text" in {hit["url"] for hit in reply.json["data"]["web"]}
     assert network.asked(f"GET {network.engines.address}")
 
 
-def test_the_language_model_is_asked_through_the_proxy(network):
+def test_the_language_model_is_reached_through_the_proxy(network):
     body = {
         "url": f"http://{SHOP}/text",
         "formats": [{"type": "summary"}],
@@ -122,15 +122,13 @@ def test_webhooks_are_sent_through_the_proxy(network):
         "http://wiki.localhost/",
     ],
 )
-def test_private_addresses_and_names_are_refused_and_not_left_to_the_proxy(
-    network, url
-):
+def test_private_ip_addresses_and_names_are_refused_before_the_proxy(network, url):
     reply = network.service.post("/v2/scrape", {"url": url, "maxAge": 0})
     assert reply.json["success"] is False
     assert network.proxy.asked == []
 
 
-def test_webhooks_to_private_addresses_are_not_sent_to_the_proxy(network):
+def test_webhooks_to_private_ip_addresses_are_not_sent_to_the_proxy(network):
     hook = {"url": "http://10.1.2.3/hook", "events": ["completed"]}
     body = {"urls": [f"http://{SHOP}/text?private"], "webhook": hook}
     job = network.service.post("/v2/batch/scrape", body).json["id"]

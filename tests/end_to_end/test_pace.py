@@ -83,7 +83,7 @@ def codes(pages):
 @pytest.mark.full
 @pytest.mark.slow_on("postgresql")
 @pytest.mark.slow_on("sqlite")
-def test_a_delay_holds_over_jobs_and_processes(start_service, settings, paced_site):
+def test_a_delay_applies_across_jobs_and_processes(start_service, settings, paced_site):
     site = paced_site(pages=5)
     services = [start_service(**settings) for _ in range(2)]
     jobs = [crawl(services[n % 2], site.url(), delay=DELAY_S) for n in range(4)]
@@ -95,7 +95,7 @@ def test_a_delay_holds_over_jobs_and_processes(start_service, settings, paced_si
 
 
 @pytest.mark.slow
-def test_a_delay_outlasts_the_process_that_had_the_turn(
+def test_a_delay_survives_the_process_that_made_the_last_request(
     start_service, on_postgres, paced_site
 ):
     site = paced_site(pages=8, wait=0.2)
@@ -109,7 +109,7 @@ def test_a_delay_outlasts_the_process_that_had_the_turn(
 
 
 @pytest.mark.slow
-def test_a_site_that_counts_is_asked_as_often_as_it_allows(start_service, paced_site):
+def test_a_site_with_a_rate_limit_is_fetched_at_its_rate(start_service, paced_site):
     site = paced_site(pages=24, rate=5, retry_after=1)
     service = start_service()
     jobs = [crawl(service, site.url(), limit=n) for n in (24, 12)]
@@ -191,7 +191,7 @@ def test_a_page_of_a_job_is_fetched_again_after_the_pause(
 
 
 @pytest.mark.slow
-def test_after_the_last_attempt_the_answer_is_the_page(start_service, paced_site):
+def test_the_response_of_the_last_attempt_becomes_the_page(start_service, paced_site):
     service = start_service(SCRAPER_RETRY_TIMES="2")
     site = paced_site(first=100, status=503, retry_after="1")
     job = batch(service, [site.url()])
@@ -199,7 +199,9 @@ def test_after_the_last_attempt_the_answer_is_the_page(start_service, paced_site
     assert site.statuses() == [503] * 3
 
 
-def test_one_broken_page_lets_the_others_of_its_host_pass(start_service, paced_site):
+def test_a_broken_page_does_not_delay_other_pages_of_its_host(
+    start_service, paced_site
+):
     service = start_service(SCRAPER_RETRY_TIMES="2")
     site = paced_site(broken="/p/0", status=503, retry_after="1")
     job = batch(service, [site.url(f"/p/{n}") for n in range(8)])
@@ -211,7 +213,9 @@ def test_one_broken_page_lets_the_others_of_its_host_pass(start_service, paced_s
 
 
 @pytest.mark.slow
-def test_pages_of_a_host_that_refuses_all_have_one_try(start_service, paced_site):
+def test_pages_of_a_host_that_refuses_every_request_are_tried_once(
+    start_service, paced_site
+):
     service = start_service(SCRAPER_RETRY_TIMES="1")
     site = paced_site(first=100, status=429)
     job = batch(service, [site.url(f"/p/{n}") for n in range(8)])
@@ -221,7 +225,9 @@ def test_pages_of_a_host_that_refuses_all_have_one_try(start_service, paced_site
 
 
 @pytest.mark.parametrize("status", [429, 503])
-def test_a_single_scrape_gets_what_its_site_answered(service, paced_site, status):
+def test_a_single_scrape_returns_the_error_response_of_its_site(
+    service, paced_site, status
+):
     site = paced_site(first=100, status=status, retry_after="1000000000")
     reply = scrape(service, site.url())
     assert reply.status == 200
@@ -233,7 +239,7 @@ def test_a_single_scrape_gets_what_its_site_answered(service, paced_site, status
     assert len(site.log) == 1
 
 
-def test_a_scrape_waits_for_its_site_if_it_has_the_time(service, paced_site):
+def test_a_scrape_waits_for_a_paused_site_within_its_timeout(service, paced_site):
     site = paced_site(first=1, status=429, retry_after="8")
     scrape(service, site.url())
     assert scrape(service, site.url(), timeout=1000).status == 408
@@ -264,7 +270,9 @@ def test_pages_of_other_hosts_pass_in_front(start_service, paced_site):
 
 
 @pytest.mark.full
-def test_a_job_that_rests_gives_back_the_turn_of_its_host(start_service, paced_site):
+def test_a_job_that_waits_for_a_host_returns_the_lock_of_the_host(
+    start_service, paced_site
+):
     """Else the job that has its place would wait for the turn, and both for ever."""
     service = start_service(SCRAPER_MAX_RUNNING_JOBS="1")
     site = paced_site(pages=2, first=1, status=503, retry_after="20")
@@ -277,7 +285,7 @@ def test_a_job_that_rests_gives_back_the_turn_of_its_host(start_service, paced_s
 
 
 @pytest.mark.full
-def test_a_job_that_rests_gives_back_the_permit_of_its_team(
+def test_a_job_that_waits_for_a_host_returns_the_permit_of_its_team(
     start_service, tmp_path, paced_site
 ):
     service = start_service(SCRAPER_MAX_RUNNING_JOBS="1")
@@ -297,9 +305,7 @@ def test_a_job_that_rests_gives_back_the_permit_of_its_team(
 
 
 @pytest.mark.full
-def test_a_cancelled_job_gives_back_the_turn_that_it_waits_for(
-    start_service, paced_site
-):
+def test_a_cancelled_job_returns_the_host_lock_it_waits_for(start_service, paced_site):
     service = start_service()
     host = paced_site(pages=2, wait=6)
     other = crawl(service, host.url(), delay=1)
@@ -314,7 +320,7 @@ def test_a_cancelled_job_gives_back_the_turn_that_it_waits_for(
 
 @pytest.mark.full
 @pytest.mark.parametrize("processes", [1, 2])
-def test_jobs_that_wait_for_their_hosts_make_room_for_others(
+def test_jobs_that_wait_for_hosts_leave_their_slot_to_other_jobs(
     start_service, paced_site, processes
 ):
     settings = {"SCRAPER_MAX_RUNNING_JOBS": "1", "SCRAPER_RETRY_TIMES": "1"}
@@ -337,7 +343,7 @@ def test_jobs_that_wait_for_their_hosts_make_room_for_others(
 
 
 @pytest.mark.full
-def test_a_crawl_that_waits_for_its_own_delay_makes_room(start_service, paced_site):
+def test_a_crawl_that_waits_for_its_delay_leaves_its_slot(start_service, paced_site):
     service = start_service(SCRAPER_MAX_RUNNING_JOBS="1")
     slow, site = paced_site(pages=2), paced_site(pages=2)
     job = crawl(service, slow.url(), delay=25)
@@ -350,7 +356,7 @@ def test_a_crawl_that_waits_for_its_own_delay_makes_room(start_service, paced_si
 
 
 @pytest.mark.full
-def test_two_slow_hosts_leave_room_to_all_others(start_service, paced_site):
+def test_two_slow_hosts_leave_capacity_to_other_hosts(start_service, paced_site):
     service = start_service()
     slow = [paced_site(pages=1, wait=20) for _ in range(2)]
     fast = [paced_site(pages=1) for _ in range(4)]
@@ -365,7 +371,7 @@ def test_two_slow_hosts_leave_room_to_all_others(start_service, paced_site):
 
 @pytest.mark.full
 @pytest.mark.parametrize("processes", [1, 2])
-def test_a_host_has_one_ceiling_for_all(start_service, paced_site, processes):
+def test_a_host_has_one_limit_for_all_callers(start_service, paced_site, processes):
     site = paced_site(pages=20, wait=1)
     services = [start_service() for _ in range(processes)]
     jobs = [crawl(service, site.url()) for service in services]

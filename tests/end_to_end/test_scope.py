@@ -572,7 +572,7 @@ def test_a_converter_checks_links_by_the_rules_of_the_crawl(options, depth):
     assert pickle.loads(pickle.dumps(check)) is sent  # compiled once
 
 
-def test_rows_of_one_depth_are_not_those_of_another():
+def test_the_depth_limit_applies_to_each_depth_separately():
     options = evolve(DEFAULTS, max_discovery_depth=2)
     check = LinkCheck(options, CrawlScope(options))
     for depth, reason in ((2, None), (3, "discovery_depth"), (2, None)):
@@ -643,11 +643,11 @@ def test_every_reason_of_a_link_is_in_the_table():
         ),
     ],
 )
-def test_a_refusal_tells_its_rule(options, url, rule):
+def test_a_refusal_names_its_rule(options, url, rule):
     assert scope_of(options).refusal(url, 1).rule == rule
 
 
-def test_reasons_that_hold_on_this_page_only_are_not_lasting():
+def test_reasons_that_apply_to_one_page_are_not_lasting():
     assert {reason for reason in Reason if not reason.is_lasting} == {
         "discovery_depth",
         "nofollow",
@@ -663,7 +663,7 @@ def test_a_crawl_of_sitemaps_alone_follows_no_links(mode, follows):
     assert scope_of({"sitemap": mode}).follows_links is follows
 
 
-def test_a_start_that_is_no_address_has_no_scope():
+def test_an_invalid_start_url_has_no_scope():
     with pytest.raises(ValueError, match="not an http"):
         scope_of({"url": "ftp://a.com"})
 
@@ -779,7 +779,7 @@ def test_sites(host, site):
         ("no address", "no address"),
     ],
 )
-def test_addresses_are_fetched_in_their_normal_form(url, address):
+def test_urls_are_fetched_in_their_normal_form(url, address):
     assert normalize_url(url) == address
     assert normalize_url(address) == address
 
@@ -835,7 +835,7 @@ OTHERS = [
 
 
 @pytest.mark.parametrize("url", SIMILAR)
-def test_similar_addresses_are_one_page(url):
+def test_similar_urls_are_one_page(url):
     assert page_key(url) == page_key(SIMILAR[0])
     if url != SIMILAR[0]:
         assert page_key(url, similar=False) != page_key(SIMILAR[0], similar=False)
@@ -843,11 +843,11 @@ def test_similar_addresses_are_one_page(url):
 
 @pytest.mark.parametrize("url", EQUAL)
 @pytest.mark.parametrize("similar", [True, False])
-def test_spellings_of_an_address_are_one_page(url, similar):
+def test_spellings_of_a_url_are_one_page(url, similar):
     assert page_key(url, similar=similar) == page_key(EQUAL[0], similar=similar)
 
 
-def test_other_addresses_are_other_pages():
+def test_different_urls_are_different_pages():
     for similar in (True, False):
         keys = {page_key(url, similar=similar) for url in [EQUAL[0], *OTHERS]}
         assert len(keys) == len(OTHERS) + 1
@@ -870,11 +870,11 @@ def test_other_addresses_are_other_pages():
         ("https://a.com/#!/", "https://a.com/"),
     ],
 )
-def test_what_says_nothing_about_the_page_is_left_out_of_its_key(one, other):
+def test_tracking_parameters_are_left_out_of_the_page_key(one, other):
     assert page_key(one) == page_key(other)
 
 
-def test_the_order_of_parameters_tells_pages_apart():
+def test_the_order_of_parameters_distinguishes_pages():
     assert page_key("https://a.com/?a=1&b=2") != page_key("https://a.com/?b=2&a=1")
 
 
@@ -899,7 +899,7 @@ def test_keys_are_signed_numbers_of_8_bytes_that_never_change():
     assert page_key("https://www.example.com/a/?b=c#d") == 7623852022419672824
 
 
-def test_addresses_without_a_page_have_keys_too():
+def test_urls_without_a_page_have_keys():
     texts = ["", "a", "mailto:a", "http://[", "\ud800", "http://a/\ud800"]
     assert len({page_key(text) for text in texts}) >= 5
 
@@ -914,7 +914,7 @@ def whatwg_cases():
 
 
 @pytest.mark.skipif(not CORPORA.exists(), reason="the shared corpora are not there")
-def test_addresses_are_read_as_browsers_read_them():
+def test_urls_are_parsed_as_browsers_parse_them():
     compared = 0
     for case in whatwg_cases():
         address = parse_url(case["input"])
@@ -947,7 +947,7 @@ def test_addresses_are_read_as_browsers_read_them():
     ),
     st.text(st.sampled_from("aZ0/.%2eE?&=#'\"\\|^`{}<>;:@~+[]()$!,*_- \t\u00e9"), max_size=12),
 )  # fmt: skip
-def test_addresses_that_look_tidy_are_in_their_normal_form(scheme, host, rest):
+def test_the_fast_path_for_tidy_urls_gives_the_normal_form(scheme, host, rest):
     url = f"{scheme}://{host}/{rest}"
     try:
         href = ada_url.normalize_url(url)
@@ -962,7 +962,7 @@ def test_addresses_that_look_tidy_are_in_their_normal_form(scheme, host, rest):
 
 
 @pytest.mark.skipif(not CORPORA.exists(), reason="the shared corpora are not there")
-def test_what_callers_may_start_at_is_an_address():
+def test_every_accepted_start_url_can_be_parsed():
     for case in whatwg_cases():
         try:
             url = caller_url(case["input"])
@@ -1032,7 +1032,7 @@ def test_a_decision_does_not_depend_on_the_order_of_links(scope, urls, random):
 
 
 @given(st.sampled_from(SCOPES), ANY_URL, DEPTHS)
-def test_an_address_and_its_normal_form_get_the_same_answer(scope, url, depth):
+def test_a_url_and_its_normal_form_get_the_same_verdict(scope, url, depth):
     normal = normalize_url(url)
     assert scope.refusal(url, depth) == scope.refusal(normal, depth)
     assert scope.denial(url) == scope.denial(normal)
@@ -1046,7 +1046,7 @@ def test_the_normal_form_is_its_own(url):
 
 
 @given(ANY_URL, st.booleans(), st.booleans())
-def test_an_address_and_its_normal_form_have_the_same_key(url, similar, ignore_query):
+def test_a_url_and_its_normal_form_have_the_same_key(url, similar, ignore_query):
     kind = {"similar": similar, "ignore_query": ignore_query}
     assert page_key(url, **kind) == page_key(normalize_url(url), **kind)
 

@@ -104,7 +104,7 @@ TRAPS = {
 
 
 @pytest.mark.parametrize(("pages", "closed"), TRAPS.values(), ids=TRAPS)
-def test_a_place_whose_pages_have_become_the_same_is_closed(pages, closed):
+def test_a_url_pattern_whose_pages_have_become_equal_is_closed(pages, closed):
     number, name = closed_after(pages)
     assert name == closed[1]
     assert abs(number - closed[0]) <= 3
@@ -162,11 +162,11 @@ def test_pages_with_a_new_name_are_no_combination():
         "now and then something new",
     ],
 )
-def test_no_place_is_closed_for_the_number_of_its_pages(pages):
+def test_no_url_pattern_is_closed_for_the_number_of_its_pages(pages):
     assert closed_after(pages) is None
 
 
-def test_what_is_closed_is_the_place_and_not_the_site():
+def test_a_trap_closes_a_url_pattern_and_not_the_site():
     guard = TrapGuard(TODAY)
     for n in range(60):
         guard.record_page(f"{SITE}/list?page={n}", SAME)
@@ -178,7 +178,7 @@ def test_what_is_closed_is_the_place_and_not_the_site():
     assert guard.refusal("https://other.org/list?page=1") is None
 
 
-def test_a_page_with_something_new_opens_a_place_again():
+def test_a_page_with_new_content_reopens_a_url_pattern():
     guard = TrapGuard(TODAY)
     for n in range(60):
         guard.record_page(f"{SITE}/list?page={n}", SAME)
@@ -186,7 +186,7 @@ def test_a_page_with_something_new_opens_a_place_again():
     assert guard.refusal(f"{SITE}/list?page=61") is None
 
 
-def test_the_dates_of_this_year_and_the_next_are_not_those_of_a_calendar():
+def test_dates_of_this_year_and_the_next_are_no_calendar_trap():
     guard = TrapGuard(TODAY)
     for day, mark in map(month, range(60)):
         guard.record_page(f"{SITE}/cal/{day:%Y/%m}/", mark)
@@ -195,7 +195,7 @@ def test_the_dates_of_this_year_and_the_next_are_not_those_of_a_calendar():
         assert guard.refusal(SITE + path) is None
 
 
-def test_addresses_that_are_none_do_no_harm():
+def test_invalid_urls_are_ignored_by_the_trap_guard():
     guard = TrapGuard(TODAY)
     for url in ("", "mailto:a", "http://[", "\ud800"):
         guard.record_page(url, 1)

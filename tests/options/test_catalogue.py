@@ -38,7 +38,7 @@ CALLER = {"scrape", "origin", "integration", "audit_username"}
         (catalogue.RESEARCH, jobs.ResearchOptions, {*CALLER, "json"}),
     ],
 )
-def test_every_attribute_has_one_row(table, kind, further):
+def test_every_option_attribute_has_a_single_row(table, kind, further):
     rows = [option.attribute for option in table]
     assert len(rows) == len(set(rows))
     assert set(rows) | further == attrs.fields_dict(kind).keys()
@@ -54,7 +54,7 @@ def test_help_is_a_sentence(option):
     assert option.help.endswith(".")
 
 
-def test_the_reference_is_what_the_generator_writes():
+def test_the_option_reference_equals_the_output_of_its_generator():
     text = "docs/reference/options.md is not up to date: run make docs"
     assert option_reference.PAGE.read_text() == option_reference.page(), text
 
@@ -108,7 +108,7 @@ def with_a_new_option() -> None:
     print(json.dumps(found))
 
 
-def test_a_new_option_is_one_row():
+def test_a_new_option_needs_one_row():
     # A fresh process: the entrances read the table when they are imported.
     source = inspect.getsource(with_a_new_option)
     code = f"import json, attrs\n{source}\nwith_a_new_option()"

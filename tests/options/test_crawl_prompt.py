@@ -22,7 +22,7 @@ TWO_PLACES = "just the staff pages"  # two places have the name; one was meant
     [x for x in ALL if TWO_PLACES not in x.text],
     ids=lambda case: case.text[:50],
 )
-def test_a_sentence_means_what_it_says(case):
+def test_a_prompt_becomes_the_expected_options(case):
     assert outcome(case) == wanted_outcome(case)
 
 
@@ -66,7 +66,7 @@ def options_of(text, *paths, url="https://site.example/"):
         ("what a nice day!", {}),
     ],
 )
-def test_what_sets_an_option(text, values):
+def test_words_of_a_prompt_set_options(text, values):
     found = dict(options_of(text, "/a/b").values)
     assert found == values
 
@@ -87,7 +87,7 @@ def test_what_sets_an_option(text, values):
         ("guides, about and terms", ["^/guide", "^/about", "^/terms"], []),
     ],
 )
-def test_places_are_those_of_the_site(text, included, excluded):
+def test_paths_from_a_prompt_are_paths_of_the_site(text, included, excluded):
     found = options_of(text, "/help/faq", "/guide/a", "/terms", "/about").values
     for name, places in (("include_paths", included), ("exclude_paths", excluded)):
         patterns = [
@@ -96,7 +96,7 @@ def test_places_are_those_of_the_site(text, included, excluded):
         assert patterns == places
 
 
-def test_years_are_those_of_the_addresses():
+def test_years_in_a_prompt_select_urls_by_year():
     paths = [f"/news/{year}/{n}" for year in range(2018, 2025) for n in range(2)]
     found = options_of("news since 2022", *paths).values["include_paths"]
     assert kept(found, paths) == {2022, 2023, 2024}
@@ -122,13 +122,13 @@ def kept(patterns, paths):
     return {int(path.split("/")[2]) for path in paths if pattern.first_match(path)}
 
 
-def test_what_the_site_does_not_have_is_said():
+def test_a_section_that_the_site_lacks_causes_a_warning():
     found = options_of("only the zebras, at most 5 pages", "/a", "/b")
     assert found.values == {"limit": 5}
     assert "zebras" in found.warnings[0]
 
 
-def test_a_place_beside_the_start_needs_the_entire_domain():
+def test_a_section_outside_the_start_path_sets_crawl_entire_domain():
     found = options_of(
         "only the blog", "/docs/a", "/blog/b", url="https://site.example/docs/"
     )
@@ -167,6 +167,6 @@ def test_hostile_sentences_end_soon_and_are_valid(text):
     )
 
 
-def test_sentences_are_as_many_as_they_should_be():
+def test_the_number_of_prompt_cases_is_fixed():
     assert (len(SENTENCES), len(HELD_OUT), len(LATER)) == (33, 17, 17)
     assert {case.site for case in ALL} <= set(SITES)

@@ -7,12 +7,12 @@ from typing import get_args
 from scraper_service.options.formats import FORMATS, NAMED, ROW_OF, Format
 
 
-def test_every_format_has_one_row_with_its_own_name():
+def test_every_format_has_a_single_row_with_its_name():
     assert list(ROW_OF) == [row.cls for row in FORMATS if row.tag == row.cls.type]
     assert set(ROW_OF) == set(get_args(Format))
 
 
-def test_names_are_unique_and_further_names_come_after_the_first_one():
+def test_format_names_are_unique_and_aliases_come_after_the_main_name():
     assert len({row.name for row in FORMATS}) == len(FORMATS)
     names = [row.name for row in FORMATS]
     for row in FORMATS:

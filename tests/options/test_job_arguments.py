@@ -83,7 +83,7 @@ def test_argument_of_a_crawl_is_read(name, text, value):
 @pytest.mark.parametrize(
     ("make", "address"), [(crawl_options, "url"), (batch_options, "urls")]
 )
-def test_arguments_of_a_page_are_read_beside_those_of_a_job(make, address):
+def test_page_arguments_and_job_arguments_are_read_together(make, address):
     options = make(
         {address: URL, "formats": "links", "options": '{"timeout_ms": 5000}'}
     )
@@ -94,11 +94,11 @@ def test_arguments_of_a_page_are_read_beside_those_of_a_job(make, address):
 @pytest.mark.parametrize(
     "text", ["http://a.com,b.com", " http://a.com \n\tb.com ", "http://a.com, b.com,"]
 )
-def test_addresses_of_a_batch_are_separated(text):
+def test_urls_of_a_batch_are_split_at_separators(text):
     assert batch_options({"urls": text}).urls == ("http://a.com", "http://b.com")
 
 
-def test_addresses_of_a_batch_are_read_from_a_file(tmp_path):
+def test_urls_of_a_batch_are_read_from_a_file(tmp_path):
     path = tmp_path / "urls.txt"
     path.write_text("http://a.com/x,y\n\nb.com\n")
     options = batch_options({"urls": f"@{path}", "max_concurrency": "2"})
@@ -172,7 +172,7 @@ def test_bad_argument_of_a_batch_is_refused_at_its_path(arguments, path, word):
         ("includePaths", "include_paths"),
     ],
 )
-def test_a_name_of_the_api_is_refused_with_that_of_the_argument(name, close):
+def test_an_api_name_is_refused_with_the_name_of_the_argument(name, close):
     with pytest.raises(InvalidOptions) as caught:
         crawl_options({"url": URL, name: "5"})
     (issue,) = caught.value.issues
@@ -277,7 +277,7 @@ def test_wrong_arguments_of_a_map_are_named(name, value):
         map_options({"url": URL, name: value})
 
 
-def test_site_rules_of_a_search_hold_for_results_and_pages():
+def test_site_rules_of_a_search_apply_to_results_and_pages():
     rules = '{"blacklist": ["*.Example.org"]}'
     options = search_options({"query": "hay", "site_rules": rules})
     assert options.site_rules == SiteRules(("*.example.org",))
@@ -294,6 +294,6 @@ def test_a_bad_domain_of_site_rules_is_refused():
 
 
 @pytest.mark.parametrize("sources", ["", " ", ",", "[]", "alexandria", "web"])
-def test_a_search_without_a_source_is_one_of_web_pages(sources):
+def test_a_search_without_a_source_is_a_web_search(sources):
     found = search_options({"query": "hay", "sources": sources}).sources
     assert [each.kind for each in found] == ["web"]

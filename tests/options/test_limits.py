@@ -54,7 +54,7 @@ PLAIN = page_options({"url": "https://example.com"}).scrape
         {"block_ads": True, "fast_mode": True, "lockdown": True},
     ],
 )
-def test_what_this_release_does_is_available(changes):
+def test_supported_page_options_are_available(changes):
     options = evolve(PLAIN, **changes)
     require_available(options)
 
@@ -77,7 +77,7 @@ BY_MODEL = [formats.Question("q"), formats.Highlights("q"), formats.Query("q")]
 
 
 @pytest.mark.parametrize("wanted", BY_MODEL, ids=lambda item: item.type)
-def test_format_that_only_a_model_can_give_is_refused_where_it_stands_alone(wanted):
+def test_a_format_that_needs_a_model_is_refused_as_the_only_format(wanted):
     alone = evolve(PLAIN, formats=(wanted,))
     with pytest.raises(OptionUnavailable, match=f"'{wanted.type}' is not available"):
         require_available(alone, model="there is none")
@@ -152,7 +152,7 @@ BATCH = batch_options({"urls": "https://example.com"})
         evolve(BATCH, webhook=Webhook(url="a")),
     ],
 )
-def test_what_a_job_of_this_release_does_is_available(options):
+def test_supported_job_options_are_available(options):
     require_job_available(options)
 
 

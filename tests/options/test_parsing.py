@@ -172,7 +172,7 @@ def test_null_counts_as_absent():
     assert issue.path == ("n",)
 
 
-def test_unknown_keys_are_named_with_the_input_they_are_in():
+def test_unknown_keys_are_named_with_their_input():
     (issue,) = issues_of(OUTER, {"a": 1, "b": 2}, "body (v2)")
     assert issue.code == "unrecognized_keys"
     assert issue.path == ()
@@ -202,7 +202,7 @@ def test_string_is_the_short_form_of_a_tagged_object():
     assert issues_of(kind, {"type": 5})[0].path == ("type",)
 
 
-def test_issues_of_one_answer_are_bounded():
+def test_the_number_of_issues_in_a_response_is_bounded():
     assert len(issues_of(Array(Bool(), 1000), ["x"] * 1000)) == MAX_ISSUES
 
 

@@ -74,7 +74,7 @@ def test_pattern_is_refused_at_its_path(patterns, path, word):
         (("é",), "/caf%E9", None),
     ],
 )
-def test_the_first_pattern_found_is_told(patterns, subject, found):
+def test_the_first_matching_pattern_is_returned(patterns, subject, found):
     assert Patterns(patterns).first_match(subject) == found
 
 
@@ -144,7 +144,7 @@ def test_selector_passes(selector):
         "a" * (MAX_CSS + 1),
     ],
 )
-def test_what_is_no_selector_is_refused(selector):
+def test_invalid_selectors_are_refused(selector):
     with pytest.raises(InvalidOptions) as caught:
         caller_selectors(("p", selector))
     (issue,) = caught.value.issues

@@ -58,7 +58,7 @@ from scraper_service.spiders.sitemaps import sitemap_request
         "http://169.254.169.254/latest/meta-data",
     ],
 )
-def test_address_is_returned_as_written(url):
+def test_a_valid_url_is_returned_unchanged(url):
     assert caller_url(url) == url
 
 
@@ -159,7 +159,7 @@ def test_host_needs_a_top_level_domain(url):
         "http://example.com/" + "a" * MAX_URL,
     ],
 )
-def test_what_parsers_could_disagree_on_is_refused(url):
+def test_urls_that_parsers_read_differently_are_refused(url):
     with pytest.raises(ValueError, match="Invalid URL"):
         caller_url(url)
 
@@ -185,7 +185,7 @@ def test_spiders_request_the_host_that_browsers_request():
     assert request.url == expected
 
 
-def test_length_of_an_address_is_bounded():
+def test_the_length_of_a_url_is_bounded():
     url = "http://example.com/".ljust(MAX_URL, "a")
     assert caller_url(url) == url
     with pytest.raises(ValueError, match="Invalid URL"):
@@ -217,14 +217,14 @@ def test_length_of_an_address_is_bounded():
         ("http:a:secret@x.de", "Invalid URL: the scheme must be followed by //"),
     ],
 )
-def test_a_refused_url_is_shown_unless_it_may_hold_a_password(url, message):
+def test_a_refused_url_is_shown_unless_it_may_contain_a_password(url, message):
     with pytest.raises(ValueError, match="URL") as refusal:
         caller_url(url)
     assert str(refusal.value) == message
 
 
 @given(st.text())
-def test_any_text_is_an_address_or_a_value_error(text):
+def test_any_text_is_a_url_or_a_value_error(text):
     for candidate in (text, "http://" + text, f"http://{text}.com"):
         try:
             assert caller_url(candidate).endswith(candidate.strip(" "))

@@ -63,7 +63,7 @@ def started(start_service, folder, settings):
 
 @pytest.mark.full
 @pytest.mark.slow_on("postgresql")
-def test_a_backup_under_load_has_one_moment_and_its_job_goes_on(
+def test_a_backup_under_load_is_consistent_and_its_job_continues(
     places, site, start_service, tmp_path
 ):
     folder, settings, _ = places("old")
@@ -108,7 +108,7 @@ def test_a_backup_under_load_has_one_moment_and_its_job_goes_on(
     assert len(rows.ledger) == PAGES
 
 
-def test_what_is_restored_equals_the_source(places, site, start_service, tmp_path):
+def test_a_restored_database_equals_the_source(places, site, start_service, tmp_path):
     folder, settings, source = places("old")
     service = started(start_service, folder, settings)
     urls = [site.url("/article"), site.url("/status/404")]
@@ -186,7 +186,7 @@ def test_a_backup_that_does_not_fit_is_refused(copy, tmp_path, change, options, 
     assert not (tmp_path / "new" / "jobs.sqlite").exists()
 
 
-def test_no_database_is_restored_beside_the_log_of_another(copy, tmp_path):
+def test_no_database_is_restored_next_to_the_log_of_another(copy, tmp_path):
     new = tmp_path / "new"
     new.mkdir()
     (new / "jobs.sqlite-wal").write_bytes(b"rows of an earlier database")
@@ -206,7 +206,7 @@ def test_another_secret_in_the_data_folder_is_not_replaced(copy, tmp_path):
     assert (new / "key.secret").read_text() == "another"
 
 
-def test_a_backup_is_not_made_over_another_or_of_nothing(copy, tmp_path):
+def test_a_backup_needs_an_empty_target_and_an_existing_source(copy, tmp_path):
     code, text = run("backup", copy, "--data-dir", tmp_path / "old")
     assert code == 1
     assert "exists already: name a new folder" in text
@@ -241,7 +241,7 @@ def test_a_failure_of_postgresql_is_named_without_the_password(tmp_path):
     assert "hidden" not in text
 
 
-def test_a_backup_says_that_it_has_no_files_of_object_storage(tmp_path):
+def test_a_backup_warns_that_files_of_object_storage_are_missing(tmp_path):
     data = tmp_path / "data"
     with closing(Database(data)):
         pass

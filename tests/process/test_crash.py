@@ -209,7 +209,7 @@ def test_crawls_survive_sigterm(start_service, site, tmp_path):
 
 @pytest.mark.slow
 @patience(2)
-def test_a_job_started_before_a_kill_is_known_after_it(start_service, site, tmp_path):
+def test_a_started_job_survives_a_kill(start_service, site, tmp_path):
     address = sqlite_of(tmp_path)
     for number in range(3):
         service = start_service(**SETTINGS)
@@ -307,7 +307,7 @@ def test_a_process_that_slept_past_its_lease_does_no_harm(
 
 
 @pytest.mark.full
-def test_pages_that_are_claimed_again_while_they_run_go_on(
+def test_pages_claimed_again_while_they_run_are_not_refetched(
     start_service, site, tmp_path
 ):
     """A process that lost its leases and claims the same pages fetches none anew."""

@@ -121,7 +121,7 @@ def take_turns(start_service, site, address, settings, rounds):
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
 @pytest.mark.slow_on("sqlite")
-def test_crawls_that_take_turns_all_end(start_service, site, tmp_path, kind, request):
+def test_crawls_that_alternate_all_end(start_service, site, tmp_path, kind, request):
     address, settings = place(kind, tmp_path, request)
     take_turns(start_service, site, address, settings, 10)
 
@@ -129,7 +129,7 @@ def test_crawls_that_take_turns_all_end(start_service, site, tmp_path, kind, req
 @pytest.mark.slow
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
-def test_crawls_that_take_many_turns_all_end(
+def test_crawls_that_alternate_many_times_all_end(
     start_service, site, tmp_path, kind, request
 ):
     address, settings = place(kind, tmp_path, request)
@@ -219,7 +219,7 @@ def stopped_with_a_locked_job(service, address, name):
 
 @pytest.mark.full
 @pytest.mark.timeout(600)
-def test_a_process_stopped_in_a_transaction_holds_up_nobody(
+def test_a_process_stopped_in_a_transaction_does_not_block_others(
     start_service, site, server
 ):
     address = server()
@@ -242,7 +242,9 @@ def test_a_process_stopped_in_a_transaction_holds_up_nobody(
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_a_process_that_is_cut_off_holds_up_nobody(start_service, site, server):
+def test_a_process_cut_off_from_the_database_does_not_block_others(
+    start_service, site, server
+):
     address = server()
     settings = {"SCRAPER_LEASE_S": str(LEASE_S)}
     with ProxyLine(server.port) as line:
@@ -270,7 +272,7 @@ def test_a_process_that_is_cut_off_holds_up_nobody(start_service, site, server):
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_a_process_stopped_with_the_file_locked_loses_nothing(
+def test_a_process_stopped_with_a_locked_file_loses_no_job(
     start_service, site, tmp_path
 ):
     """Others answer 503 meanwhile, and go on afterwards."""

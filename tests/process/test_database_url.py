@@ -49,7 +49,7 @@ def said_in_a_sentence(done):
 
 @pytest.mark.full
 @pytest.mark.parametrize("name", COMMANDS)
-def test_a_missing_driver_is_named_with_how_to_install_it(tmp_path, name):
+def test_a_missing_database_driver_is_named_with_its_install_command(tmp_path, name):
     url = f"postgresql://scraper:{PASSWORD}@127.0.0.1/jobs"
     done = run(tmp_path, *COMMANDS[name], url=url, PYTHONPATH=str(WITHOUT_PSYCOPG))
     line = said_in_a_sentence(done)

@@ -54,7 +54,7 @@ def settings(order):
 @pytest.mark.full
 @pytest.mark.timeout(3 * LONG_S)
 @pytest.mark.parametrize("processes", [1, 3], ids=["SQLite", "PostgreSQL"])
-def test_a_team_with_thirty_jobs_gets_no_more_than_each_of_five_with_one(
+def test_a_team_with_thirty_jobs_gets_the_same_share_as_a_team_with_one(
     processes, settings, order, site, tmp_path, start_service, request
 ):
     with ExitStack() as stack:

@@ -63,7 +63,7 @@ def pages_of(service, monitor, check):
 
 @pytest.mark.full
 @pytest.mark.timeout(600 + KILLS * SECONDS_PER_KILL)
-def test_no_check_is_missed_or_run_twice_and_each_change_is_told_once(
+def test_checks_run_once_and_changes_are_reported_once_despite_kills(
     start_service, postgres, tmp_path
 ):
     chance, begun = random.Random(SEED), time.monotonic()

@@ -538,7 +538,7 @@ def test_a_process_that_was_given_up_gives_way(make_cluster):
     assert [other.state for other in cluster.runs(job)] == [ENDED, ENDED]
 
 
-def test_a_process_for_no_job_of_its_database_says_so(tmp_path):
+def test_a_process_for_an_unknown_job_exits_with_an_error(tmp_path):
     done = subprocess.run(
         (sys.executable, "-m", "scrapy", "crawl", "crawl", "-a", "job_id=nobodys"),
         cwd=ROOT,
@@ -588,7 +588,7 @@ class FakeNodeHandler(BaseHTTPRequestHandler):
         """Keep quiet."""
 
 
-def test_an_idle_service_seldom_asks_its_nodes(start_service, site):
+def test_an_idle_service_polls_its_nodes_rarely(start_service, site):
     with FakeNode() as node:
         service = start_service(
             SCRAPER_JOB_RUNNER=RUNNER, SCRAPER_SCRAPYD_NODES=node.url("")

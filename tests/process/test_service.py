@@ -129,7 +129,7 @@ def test_the_first_start_prints_a_key_and_a_command_that_works(tmp_path, site):
 
 
 @pytest.mark.slow
-def test_keys_made_and_revoked_beside_a_running_service_count_in_a_second(
+def test_created_and_revoked_keys_apply_to_a_running_service_in_a_second(
     start_service, site, tmp_path
 ):
     service = start_service()
@@ -167,7 +167,9 @@ def test_a_fixed_key_ends_when_it_leaves_the_settings(start_service, site):
     assert statuses == [401, 200, 200]
 
 
-def test_sigterm_finishes_what_is_under_way_and_takes_nothing_new(start_service, site):
+def test_sigterm_finishes_running_requests_and_refuses_new_requests(
+    start_service, site
+):
     service = start_service()
     body = {"url": site.url("/delay/2")}
     with concurrent.futures.ThreadPoolExecutor(8) as threads:
@@ -207,7 +209,7 @@ def test_a_call_that_outlives_the_grace_time_gets_a_503(start_service, site):
     assert answer.headers["Retry-After"]
 
 
-def test_kill_leaves_no_process_behind(start_service, site):
+def test_a_killed_service_leaves_no_child_process(start_service, site):
     service = start_service()
     assert service.post("/v2/scrape", {"url": site.url("/text")}).status == 200
     children = children_of(service.pid)
@@ -217,7 +219,7 @@ def test_kill_leaves_no_process_behind(start_service, site):
     wait_until(lambda: all(map(is_gone, children)))
 
 
-def test_a_signal_to_all_processes_finishes_what_is_under_way(start_service, site):
+def test_a_signal_to_all_processes_finishes_running_requests(start_service, site):
     service = start_service()  # leads a group, as under a service manager or a terminal
     body = {"url": site.url("/delay/1")}
     with concurrent.futures.ThreadPoolExecutor(1) as threads:
@@ -366,7 +368,7 @@ def test_a_signal_between_the_port_and_the_first_key_ends_the_start(tmp_path):
 
 
 @pytest.mark.full
-def test_a_port_in_use_is_said_and_the_first_key_waits_for_another(tmp_path):
+def test_a_port_in_use_is_an_error_and_makes_no_first_key(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         done = run_serve("--data-dir", str(tmp_path), "--port", port)
@@ -385,7 +387,7 @@ def test_a_port_in_use_is_said_and_the_first_key_waits_for_another(tmp_path):
     assert "A first API key was made" in "".join(said)
 
 
-def test_a_host_that_is_not_this_machine_is_said(tmp_path):
+def test_a_host_that_is_not_this_machine_is_an_error(tmp_path):
     done = run_serve("--data-dir", str(tmp_path), "--host", "service.invalid")
     assert done.returncode == 1
     assert "service.invalid:0 cannot be listened on (" in done.stderr
@@ -437,7 +439,7 @@ def test_a_misspelt_variable_is_warned_about(start_service):
     assert "SCRAPER_HOST_CONCURENCY" in service.stderr
 
 
-def test_without_a_database_requests_are_a_503(start_service, tmp_path):
+def test_requests_are_503_without_a_database(start_service, tmp_path):
     service = start_service()
     with sqlite3.connect(tmp_path / "jobs.sqlite") as connection:
         connection.execute("ALTER TABLE key RENAME TO hidden")
@@ -450,7 +452,7 @@ def test_without_a_database_requests_are_a_503(start_service, tmp_path):
 
 
 @pytest.mark.slow
-def test_two_first_starts_at_once_make_one_database(tmp_path):
+def test_parallel_first_starts_create_one_database(tmp_path):
     command = (sys.executable, "-m", "scraper_service", "keys", "create")
     command = (*command, "--data-dir", str(tmp_path))
     running = [
@@ -465,7 +467,7 @@ def test_two_first_starts_at_once_make_one_database(tmp_path):
 
 @pytest.mark.full(keep=2)
 @pytest.mark.parametrize("wait_s", [0, 0.01, 0.02, 0.03, 0.04, 0.06])
-def test_a_crawl_that_opens_does_not_hold_up_the_end(start_service, site, wait_s):
+def test_a_crawl_that_opens_does_not_delay_the_shutdown(start_service, site, wait_s):
     service = start_service()
     service.post("/v2/crawl", {"url": site.url("/text"), "limit": 1})
     time.sleep(wait_s)  # it opens for some hundredths of a second

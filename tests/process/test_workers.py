@@ -32,7 +32,7 @@ def fleet(postgres, tmp_path, start_service):
         )
 
 
-def test_a_service_without_workers_says_that_jobs_wait(fleet, site):
+def test_a_service_without_workers_warns_that_jobs_wait(fleet, site):
     all_ = fleet()
     path = all_.crawl(site, "3-waits")
     wait_until(lambda: len(all_.health()["warnings"]) == 3)
@@ -219,7 +219,7 @@ def test_a_worker_with_another_secret_does_not_start(fleet):
         all_.worker(SCRAPER_KEY_SECRET="another")
 
 
-def test_a_command_runs_its_job_although_services_run_none(site, tmp_path):
+def test_a_command_runs_its_job_if_services_run_no_jobs(site, tmp_path):
     url = site.url("/text")
     words = ("crawl", url, "--limit", "1")
     done = command.run(tmp_path, *words, SCRAPER_MAX_RUNNING_JOBS="0")

@@ -115,7 +115,7 @@ def test_sentences_are_read():
     assert rows(run_quick("tools.bench.sentences"), "| written after the rules | 17 |")
 
 
-def test_maps_have_all_addresses():
+def test_maps_in_the_benchmark_have_all_urls():
     output = run_quick("tools.bench.map")
     for search in ("none", "three words"):
         assert len(rows(output, f"| 2 | 4000 | 2 | {search} |")) == 1
@@ -132,7 +132,7 @@ def test_processes_on_nodes_fetch_all_pages():
 
 
 @pytest.mark.parametrize("known", ["0", "1000"])
-def test_workers_of_one_database_are_measured(known):
+def test_workers_that_share_a_database_are_measured(known):
     (row,) = rows(run_quick("tools.bench.scale", "--known", known), "| 2 | 2 |")
     assert "nan" not in row
 

@@ -56,7 +56,7 @@ def test_main_content_is_scored_by_kind_of_page(tmp_path):
 
 
 @pytest.mark.full
-def test_without_data_there_is_a_sentence_each():
+def test_benchmarks_without_data_print_a_sentence_each():
     done = run()
     assert done.stderr.count("names no directory: its measures are skipped") == 3
     assert "| trafilatura, precision | .964 |" in done.stdout

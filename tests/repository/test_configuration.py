@@ -12,7 +12,7 @@ from scraper_service import settings
 from tools import configuration
 
 
-def test_the_page_is_what_the_generator_writes():
+def test_the_configuration_page_equals_the_output_of_its_generator():
     text = "docs/reference/configuration.md is not up to date: run make docs"
     assert configuration.PAGE.read_text() == configuration.page(), text
 
@@ -72,7 +72,9 @@ def test_a_bad_setting_is_named(changes, error):
 
 
 @pytest.mark.parametrize("name", ["BLOCKLIST_URL", "BROWSER_CDP_URL", "SENTRY_DSN"])
-def test_a_former_setting_is_refused_with_what_stands_in_its_place(name, monkeypatch):
+def test_a_former_setting_is_refused_with_the_name_of_its_replacement(
+    name, monkeypatch
+):
     monkeypatch.setenv(f"SCRAPER_{name}", "false")
     checked()
     monkeypatch.setenv(f"SCRAPER_{name}", "true")

@@ -77,7 +77,7 @@ def imported_modules() -> dict[str, Path]:
 
 
 @pytest.mark.full
-def test_all_that_is_imported_is_declared():
+def test_every_imported_package_is_declared():
     declared = {name_of(line) for line in [*BASE, *OF_EXTRAS]}
     packages = {**packages_distributions(), **{k: [v] for k, v in BY_HAND.items()}}
     missing = {
@@ -89,7 +89,7 @@ def test_all_that_is_imported_is_declared():
 
 
 @pytest.mark.full
-def test_all_that_is_declared_is_imported():
+def test_every_declared_package_is_imported():
     packages = {**packages_distributions(), **{k: [v] for k, v in BY_HAND.items()}}
     used = {name_of(found) for name in imported_modules() for found in packages[name]}
     # Drivers and plug-ins are loaded by name, data without an import.
@@ -97,7 +97,7 @@ def test_all_that_is_declared_is_imported():
     assert {name_of(line) for line in BASE} - used - loaded_by_name == set()
 
 
-def test_the_tested_versions_are_those_that_are_allowed():
+def test_the_tested_versions_equal_the_allowed_versions():
     tested = {
         name_of(line) for line in lines_of((ROOT / "constraints.txt").read_text())
     }

@@ -55,7 +55,7 @@ def test_the_image_is_built_by_the_rules():
     assert lint(COMMANDS / "hadolint", DEPLOY / "Dockerfile") == ""
 
 
-def test_the_image_runs_as_nobody_special():
+def test_the_image_runs_as_an_unprivileged_user():
     found = steps((DEPLOY / "Dockerfile").read_text())
     users = [text for name, text in found if name == "USER"]
     assert users == ["10001"]
@@ -84,7 +84,7 @@ def test_containers_with_the_browser_have_the_profile_of_its_sandbox():
     assert {profile_of(service) for service in ours.values()} == {PROFILE}
 
 
-def test_the_profile_denies_what_the_sandbox_does_not_need():
+def test_the_seccomp_profile_denies_unneeded_system_calls():
     profile = json.loads(PROFILE.read_text())
     assert profile["defaultAction"] == "SCMP_ACT_ERRNO"
     allowed = [
@@ -190,7 +190,7 @@ def variables(deployment):
     return {each["name"]: each["value"] for each in container["env"]}
 
 
-def test_services_beside_workers_run_no_jobs(tmp_path):
+def test_services_with_separate_workers_run_no_jobs(tmp_path):
     shutil.copytree(KUBERNETES, tmp_path / "kubernetes")
     folder = tmp_path / "kubernetes" / "workers"
     text = (folder / "kustomization.yaml").read_text()
@@ -215,7 +215,7 @@ def test_services_beside_workers_run_no_jobs(tmp_path):
     assert selected.items().isdisjoint(pods["labels"].items())
 
 
-def test_the_number_of_workers_follows_what_the_database_has(postgres, service):
+def test_the_number_of_workers_follows_the_work_in_the_database(postgres, service):
     _, found = manifests((KUBERNETES / "autoscaling-postgresql.yaml").read_text())
     assert found["spec"]["scaleTargetRef"] == {"name": "scraper-worker"}
     [trigger] = found["spec"]["triggers"]
@@ -233,7 +233,7 @@ def test_the_number_of_workers_follows_what_the_database_has(postgres, service):
     assert all(f"# TYPE {name} gauge" in text for name in names)
 
 
-def test_a_worker_is_started_with_options_that_it_has():
+def test_a_worker_is_started_with_existing_options():
     [worker] = manifests((KUBERNETES / "workers/worker.yaml").read_text())
     [container] = worker["spec"]["template"]["spec"]["containers"]
     unit = (DEPLOY / "scraper-worker@.service").read_text()
@@ -278,7 +278,7 @@ def test_pgbouncer_understands_its_file():
         shutil.rmtree(folder)
 
 
-def test_manifests_name_what_the_service_has(service):
+def test_manifests_name_existing_routes_and_settings(service):
     [deployment] = manifests((KUBERNETES / "base/deployment.yaml").read_text())
     [container] = deployment["spec"]["template"]["spec"]["containers"]
     probes = ("startupProbe", "livenessProbe", "readinessProbe")
@@ -348,7 +348,7 @@ FIRING = {
 
 
 @pytest.mark.parametrize("alert", FIRING)
-def test_alerts_fire_when_they_should(alert, tmp_path):
+def test_alerts_fire_on_their_example_series(alert, tmp_path):
     if shutil.which("promtool") is None:
         pytest.skip(NO_PROMTOOL)
     series = [{"series": k, "values": v} for k, v in FIRING[alert].items()]

@@ -78,7 +78,7 @@ def assert_readme_runs(name, copy, service, **variables):
         assert shows(block, output), f"{block.text}printed\n{output}"
 
 
-def test_the_table_has_every_example_and_its_limits_hold():
+def test_every_example_is_listed_and_within_the_size_limits():
     linked = links(EXAMPLES / "README.md")
     assert sorted(linked) == [f"{name}/README.md" for name in NAMES]
     for name in NAMES:
@@ -123,7 +123,7 @@ def run_script(*arguments, **variables):
 
 
 @pytest.mark.full
-def test_an_agent_calls_tools_until_it_answers(copy, service):
+def test_the_agent_example_calls_tools_and_returns_an_answer(copy, service):
     assert_readme_runs("agent_mcp", copy, service)
 
 

@@ -34,7 +34,7 @@ def test_each_setting_of_the_page_exists():
     assert [name for name in named if name not in Settings(vars(settings))] == []
 
 
-def test_the_entry_points_are_those_of_the_page():
+def test_the_documented_extension_points_equal_the_real_ones():
     declared = distribution("scraper-service").entry_points
     ours = {(each.group, each.name) for each in declared}
     assert ours == {("console_scripts", "scraper-service"), ("scrapy", "settings")}

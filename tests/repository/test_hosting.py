@@ -34,7 +34,7 @@ def test_each_file_follows_its_schema(schema):
     assert done.returncode == 0, done.stdout
 
 
-def test_the_tests_run_on_all_platforms_and_pythons_and_without_what_is_optional():
+def test_ci_covers_all_platforms_and_pythons_and_missing_extras():
     jobs = yaml.safe_load(TESTS.read_text())["jobs"]
     matrix = jobs["tests"]["strategy"]["matrix"]
     assert matrix["runner"] == ["ubuntu-24.04", "ubuntu-24.04-arm", "macos-15"]

@@ -51,7 +51,7 @@ def test_each_step_of_make_is_a_line_with_its_seconds(tmp_path, status):
     assert ("no space left" in done.stderr) == bool(status)
 
 
-def test_without_uv_the_environment_has_its_own(tmp_path):
+def test_make_installs_uv_in_the_environment_if_uv_is_missing(tmp_path):
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin/python").symlink_to(sys.executable)
     (tmp_path / "bin/uv").write_text(UV)

@@ -54,7 +54,7 @@ def counts_of(nodes):
                 yield ast.unparse(node)
 
 
-def test_messages_are_written_for_one_thing_as_for_many():
+def test_messages_are_written_for_singular_and_plural():
     found = {
         str(path.relative_to(ROOT)): text
         for path in SOURCES

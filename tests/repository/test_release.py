@@ -30,7 +30,7 @@ def steps_of_jobs():
     return [step for job in release()["jobs"].values() for step in job["steps"]]
 
 
-def test_each_job_has_the_rights_it_needs_and_an_end():
+def test_each_release_job_has_minimal_rights_and_a_timeout():
     found = release()
     assert found["permissions"] == {}
     jobs = found["jobs"]
@@ -38,7 +38,7 @@ def test_each_job_has_the_rights_it_needs_and_an_end():
     assert all(job["timeout-minutes"] <= 120 for job in jobs.values())
 
 
-def test_nothing_is_published_before_everything_is_built():
+def test_publishing_waits_for_all_builds():
     jobs = release()["jobs"]
     for name in ("publish-image", "publish-packages"):
         assert jobs[name]["needs"] == ["source", "wheels", "image"]
@@ -67,7 +67,7 @@ def test_scripts_are_shell_and_take_no_text_from_outside():
         subprocess.run(("bash", "-n"), input=script.encode(), check=True)
 
 
-def test_scripts_name_what_exists():
+def test_release_scripts_name_existing_files():
     text = WORKFLOW.read_text()
     for name in re.findall(r"--file (\S+)", text):
         assert (ROOT / name).is_file()
@@ -93,7 +93,7 @@ def test_the_tag_is_compared_with_the_version(tmp_path):
         assert (done.returncode == 0) == fits, tag
 
 
-def test_the_image_takes_from_the_folder_what_is_not_ignored():
+def test_the_image_copies_files_that_are_not_ignored():
     kept = [
         line[1:]
         for line in (ROOT / ".dockerignore").read_text().splitlines()

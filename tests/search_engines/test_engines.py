@@ -73,7 +73,7 @@ def test_each_engine_gives_all_kinds_of_results(find, provider):
 
 
 @pytest.mark.parametrize("provider", ["searxng", "brave", "serper"])
-def test_more_results_than_an_answer_has_come_page_by_page(find, provider):
+def test_more_results_than_one_response_has_are_fetched_page_by_page(find, provider):
     found = find(provider, limit=PAGE + 2)
     assert [hit.url for hit in found.groups["web"]] == [row["url"] for row in WEB]
 
@@ -127,7 +127,7 @@ def test_an_engine_that_fails_is_never_an_empty_success(find, mode, reason):
     assert "SearXNG" in str(raised.value)
 
 
-def test_an_engine_that_does_not_answer_is_never_an_empty_success(find, engines):
+def test_an_engine_that_does_not_respond_is_never_an_empty_success(find, engines):
     with (
         engines.held(),
         pytest.raises(SearchDown, match="SearXNG did not answer in time"),
@@ -135,7 +135,7 @@ def test_an_engine_that_does_not_answer_is_never_an_empty_success(find, engines)
         find("searxng", timeout_s=0.2)
 
 
-def test_the_next_engine_stands_in_and_the_answer_says_so(find):
+def test_the_next_engine_is_tried_and_a_warning_names_the_failures(find):
     found = find("searxng,brave,serper", "blocked,broken,ok", limit=1)
     assert found.groups["web"][0].url == WEB[0]["url"]
     [warning] = found.warnings
@@ -143,13 +143,13 @@ def test_the_next_engine_stands_in_and_the_answer_says_so(find):
     assert "Brave answered with status 500" in warning
 
 
-def test_a_second_engine_is_not_asked_where_the_first_one_answers(find, engines):
+def test_a_second_engine_is_not_queried_if_the_first_responds(find, engines):
     before = len(engines.log())
     find("serper,brave", limit=1)
     assert [asked["path"] for asked in engines.log()[before:]] == ["/ok/serper/search"]
 
 
-def test_no_key_is_ever_told(find, caplog):
+def test_no_engine_key_appears_in_errors_or_logs(find, caplog):
     with pytest.raises(SearchDown) as raised:
         find("brave", "broken")
     assert "engine-key" not in str(raised.value)

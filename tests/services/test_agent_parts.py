@@ -87,7 +87,7 @@ def test_other_actions_are_refused_with_a_reason(value, why):
         read(value)
 
 
-def test_what_was_done_is_not_done_again():
+def test_a_repeated_action_is_refused():
     done = {"action": "search", "input": {"query": "w"}, "said": "", "urls": []}
     read_before = {"action": "scrape", "input": {}, "said": "", "urls": [KNOWN]}
     found = state(done, read_before)
@@ -102,7 +102,7 @@ def test_what_was_done_is_not_done_again():
 
 
 @pytest.mark.parametrize("action", ["search", "map"])
-def test_a_strict_run_looks_for_nothing(action):
+def test_a_strict_run_refuses_searches_and_other_urls(action):
     with pytest.raises(ChoiceRefused, match="strictConstrainToURLs"):
         read({"action": action, "query": "x", "url": KNOWN}, is_strict=True)
 
@@ -186,7 +186,7 @@ def test_a_text_is_cut_between_characters():
     assert cut("abc", 3) == "abc"
 
 
-def test_merged_data_are_an_answer_if_they_fit():
+def test_merged_data_is_valid_if_it_fits_the_schema():
     pages = [PageData("a", {"name": "Lamp"}), PageData("b", {"name": "B", "price": 2})]
     found = merge_pages(pages, SCHEMA)
     assert (found.value, found.is_valid) == ({"name": "Lamp", "price": 2}, True)

@@ -30,7 +30,7 @@ def page(number):
     return json.dumps({"markdown": "x", "metadata": facts}).encode()
 
 
-def test_one_bad_page_is_an_error_and_the_others_are_compared():
+def test_a_bad_page_is_an_error_and_other_pages_are_compared():
     pages = [page(n) for n in range(7)]
     pages[4] = BAD
     target = SimpleNamespace(mode="markdown", compare=Compare())

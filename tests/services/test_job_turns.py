@@ -44,12 +44,12 @@ def test_a_team_with_fewer_running_jobs_of_the_same_work_is_next():
         assert runner._next(work, waiting("a", "b")).team_id == team
 
 
-def test_a_job_without_a_process_comes_before_a_large_one():
+def test_a_job_without_a_process_comes_before_a_large_job():
     large, small = waiting("a", processes=1), waiting("a")
     assert runner_of()._next(JOBS, large + small) == small[0]
 
 
-def test_of_equal_teams_the_one_whose_last_job_started_first_is_next():
+def test_equal_teams_are_served_in_the_order_of_their_last_start():
     runner = runner_of()
     runner._last_starts = {(JOBS, "a"): 2, (JOBS, "b"): 1, (OPERATIONS, "a"): 0}
     assert runner._next(JOBS, waiting("a", "b")).team_id == "b"
@@ -89,7 +89,7 @@ class FakeCrawler:
         self.stops += 1
 
 
-def test_a_crawl_without_its_run_stops_and_makes_room():
+def test_a_crawl_that_lost_its_run_stops_and_frees_its_slot():
     async def look(runner):
         for each in runner._running.values():
             each.crawler = FakeCrawler()
@@ -110,7 +110,7 @@ class Broken:
         raise OSError(name)
 
 
-def test_a_job_whose_crawler_cannot_be_made_fails_and_frees_its_place():
+def test_a_job_whose_crawler_cannot_be_created_fails_and_frees_its_slot():
     async def follow(runner, each):
         runner._jobs = SimpleNamespace(end_run=ended)
         await runner._follow(each)
@@ -126,7 +126,7 @@ def test_a_job_whose_crawler_cannot_be_made_fails_and_frees_its_place():
     assert runner.running == 0
 
 
-def test_a_job_that_cannot_be_taken_holds_up_no_other_and_takes_no_turn():
+def test_a_job_that_cannot_be_taken_neither_blocks_others_nor_counts_as_a_start():
     async def take(job_id, *_):
         tried.append(job_id)
         if job_id == "a waits":

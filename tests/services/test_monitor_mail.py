@@ -81,7 +81,7 @@ def test_a_server_that_drips_is_cut_off_if_its_connection_took_all_the_time(
     assert server.messages == []
 
 
-def test_a_mail_is_taken_whatever_the_server_says_to_the_goodbye(hasty):
+def test_a_sent_mail_counts_as_delivered_if_quit_fails(hasty):
     with MailReceiver(mode="rude") as server:
         MailServer.parse(server.url).send(message())
     assert len(server.messages) == 1
@@ -98,7 +98,7 @@ def test_an_encrypted_server_has_a_certificate_of_its_name(tmp_path, monkeypatch
         assert len(server.messages) == (kind == "valid")
 
 
-def test_mail_to_an_address_that_cannot_be_written_is_given_up(tmp_path, monkeypatch):
+def test_mail_to_an_invalid_address_is_given_up(tmp_path, monkeypatch):
     """Such addresses were stored before they were refused."""
     monkeypatch.setattr(notifications, "RETRIES_S", (0.0,))
     database = Database(tmp_path)
@@ -142,7 +142,7 @@ def recipients_of(server):
     return [each["To"] for each in server.messages]
 
 
-def test_an_address_beyond_ascii_keeps_mail_from_nobody_else(mailed, caplog):
+def test_a_non_ascii_address_does_not_stop_mail_to_other_recipients(mailed, caplog):
     """Such addresses were stored before they were refused."""
     with MailReceiver() as server:
         assert mailed(server, "a@b.example", "jürgen@b.example", "c@b.example") == 0
@@ -156,7 +156,7 @@ def test_a_host_beyond_ascii_is_written_in_ascii(mailed):
     assert recipients_of(server) == ["a@xn--bcher-kva.example"]
 
 
-def test_a_refused_recipient_keeps_mail_from_nobody_else(mailed, caplog):
+def test_a_refused_recipient_does_not_stop_mail_to_other_recipients(mailed, caplog):
     refused = {"bad@b.example": "550 no such user"}
     with MailReceiver(refused=refused) as server:
         assert mailed(server, "bad@b.example", "a@b.example", "a@[.c") == 0
@@ -166,7 +166,7 @@ def test_a_refused_recipient_keeps_mail_from_nobody_else(mailed, caplog):
 
 
 @pytest.mark.parametrize("refused", ["b@b.example", "monitor@a.example"])
-def test_what_a_server_refuses_for_good_is_not_tried_again(mailed, refused):
+def test_a_permanent_refusal_of_the_mail_server_is_not_retried(mailed, refused):
     with MailReceiver(refused={refused: "550 never"}) as server:
         assert mailed(server, "b@b.example", rounds=1) == 0
         server._server.refused.clear()

@@ -18,7 +18,7 @@ from scraper_service.services.scrapyd.runner import read_address, read_addresses
         ("http://me:a%40b%3A@[::1]:6800", "http://[::1]:6800", "me:a@b:"),
     ],
 )
-def test_an_address_is_shown_without_its_password(text, name, password):
+def test_a_node_url_is_shown_without_its_password(text, name, password):
     found, headers = read_address(text)
     assert found == name
     kind, _, pair = headers.get("Authorization", "").partition(" ")
@@ -36,7 +36,7 @@ def test_an_address_is_shown_without_its_password(text, name, password):
         ("http://only-a-user@10.0.0.5:6800", "user and password go together"),
     ],
 )
-def test_an_address_that_is_none_is_refused(text, said):
+def test_an_invalid_node_url_is_refused(text, said):
     with pytest.raises(ValueError, match=said):
         read_address(text)
 

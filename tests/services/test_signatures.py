@@ -16,7 +16,7 @@ def digest(secret, text):
     return hmac.new(secret.encode(), text, "sha256").hexdigest()
 
 
-def test_without_a_secret_nothing_is_signed():
+def test_deliveries_are_not_signed_without_a_secret():
     assert Signer([]).headers(TEAM, 5, b"body") == {}
     assert Signer([""]).headers(TEAM, 5, b"body") == {}
     assert Signer([f"{OTHER}:secret"]).headers(TEAM, 5, b"body") == {}
@@ -37,7 +37,7 @@ def test_a_team_with_secrets_of_its_own_uses_no_others():
     assert signed == "sha256=" + digest("everybody", b"body")
 
 
-def test_an_empty_secret_is_refused_and_none_is_shown():
+def test_an_empty_secret_is_refused_and_secrets_are_not_shown():
     with pytest.raises(ValueError, match="empty"):
         Signer([f"{TEAM}:"])
     assert "mine" not in repr(Signer(["mine"]))

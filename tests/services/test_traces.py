@@ -168,7 +168,7 @@ def test_the_last_spans_are_sent_at_the_end(start_service, site):
 
 
 @pytest.mark.parametrize("path", ["/silent", None], ids=["hangs", "is down"])
-def test_a_collector_that_does_not_respond_stops_nothing(
+def test_a_collector_that_does_not_respond_does_not_delay_scrapes(
     start_service, collector, site, path
 ):
     address = collector.url(path) if path else "http://127.0.0.5:9"
@@ -200,7 +200,7 @@ SHARED = "from scraper_service.services.observability.tracing import shared_trac
 
 
 @pytest.mark.full
-def test_nothing_is_imported_without_the_variable():
+def test_opentelemetry_is_not_imported_without_the_endpoint_variable():
     code = (
         "import sys\nimport scraper_service.addon, scraper_service.server.service\n"
         "import scraper_service.services.jobs, scraper_service.services.kinds\n"
@@ -219,7 +219,7 @@ def test_nothing_is_imported_without_the_variable():
     ],
     ids=["protocol", "extra"],
 )
-def test_what_keeps_traces_from_being_sent_is_logged(tmp_path, environment, text):
+def test_errors_that_prevent_sending_traces_are_logged(tmp_path, environment, text):
     environment = dict(environment)
     if missing := environment.pop("missing", None):
         (tmp_path / f"{missing}.py").write_text("raise ImportError")

@@ -9,7 +9,7 @@ from scraper_service.services.webhooks import SLICE_BYTES, _Room
 PART = 2 * SLICE_BYTES
 
 
-def test_the_largest_body_has_its_turn():
+def test_the_largest_body_is_not_starved_by_smaller_bodies():
     """Smaller ones that come later must not take the room that it waits for."""
 
     async def main():

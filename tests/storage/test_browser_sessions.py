@@ -37,7 +37,7 @@ def session_of(owner):
 
 
 @pytest.mark.parametrize("price", [None, 4])
-def test_a_session_of_a_dead_process_costs_what_that_had_charged(database, price):
+def test_a_session_of_a_dead_process_costs_the_credits_charged_so_far(database, price):
     write(database, job_store.make_team, TEAM)
     wanted = session_of("dead")
     write(database, sessions.open_session, wanted, 60.0, 1)

@@ -57,7 +57,7 @@ def test_a_database_in_memory_has_no_version():
     database.close()
 
 
-def test_the_version_of_a_file_is_that_of_its_url(tmp_path):
+def test_the_version_of_a_database_file_named_by_a_uri_is_read(tmp_path):
     path = tmp_path / "jobs.sqlite"
 
     async def run():
@@ -75,7 +75,9 @@ def test_the_version_of_a_file_is_that_of_its_url(tmp_path):
     assert after not in {before, None}
 
 
-def test_a_file_that_cannot_be_opened_is_said_and_leaves_no_thread(tmp_path):
+def test_a_database_file_that_cannot_be_opened_is_an_error_and_leaves_no_thread(
+    tmp_path,
+):
     threads = threading.active_count()
     url = f"sqlite:///file:{tmp_path}/missing/jobs.sqlite?uri=true"
     with pytest.raises(DatabaseUnusable, match="cannot be opened"):
@@ -105,7 +107,7 @@ async def repeated(work, wanted):
     return task
 
 
-def test_a_turn_passes_while_nothing_is_committed(monkeypatch):
+def test_polls_are_skipped_while_the_database_is_unchanged(monkeypatch):
     monkeypatch.setattr(shared_objects, "MOST_PASSED_S", 1e9)
 
     async def run():
@@ -124,7 +126,7 @@ def test_a_turn_passes_while_nothing_is_committed(monkeypatch):
     assert asyncio.run(run()) == [2, 3, 4]
 
 
-def test_what_failed_is_tried_again_and_what_time_changes_is_seen(monkeypatch):
+def test_failed_polls_are_retried_and_polls_run_after_the_longest_pause(monkeypatch):
     async def run():
         work, wanted = Work(), asyncio.Event()
         monkeypatch.setattr(shared_objects, "MOST_PASSED_S", 1e9)
@@ -146,7 +148,7 @@ def test_what_failed_is_tried_again_and_what_time_changes_is_seen(monkeypatch):
     asyncio.run(run())
 
 
-def test_each_turn_comes_once_with_timers_that_end_early():
+def test_each_poll_runs_once_with_timers_that_end_early():
     """The time of uvloop has whole milliseconds: a timer may end before its time."""
     every_s, turns = 0.02, 25
 

@@ -71,7 +71,7 @@ def bad(due, **facts):
     )
 
 
-def test_the_time_of_the_next_retry_is_told(outbox):
+def test_the_time_of_the_next_retry_is_returned(outbox):
     job_id = outbox.begin()
     for _ in RETRIES_S:
         assert outbox.run(due_jobs, (), 10) == ([(job_id, "a.example:81")], math.inf)
@@ -101,7 +101,7 @@ def test_events_are_numbered_in_the_order_of_what_happened(outbox):
     assert [event.error for event in told] == [None, None, "x", None, None]
 
 
-def test_nothing_is_written_for_a_job_without_a_webhook(outbox):
+def test_a_job_without_a_webhook_writes_no_deliveries(outbox):
     job_id = outbox.begin(hook=None)
     [row] = outbox.claim(job_id)
     outbox.deliver(job_id, row)
@@ -110,7 +110,7 @@ def test_nothing_is_written_for_a_job_without_a_webhook(outbox):
     assert outbox.due() == []
 
 
-def test_a_lost_lease_stores_nothing(outbox):
+def test_a_lost_webhook_lease_stores_no_attempts(outbox):
     job_id = outbox.begin()
     turn = outbox.take(job_id)
     assert (turn.receiver, turn.team_id, turn.hook) == ("a.example:81", TEAM, HOOK)
@@ -147,7 +147,7 @@ def test_failures_are_tried_again_and_then_given_up(outbox):
     assert due.attempt == 4
 
 
-def test_what_comes_during_a_turn_is_due_after_it(outbox):
+def test_deliveries_added_during_a_lease_are_due_afterwards(outbox):
     job_id = outbox.begin()
     turn = outbox.take(job_id)
     outbox.run(outcomes.end_job, job_id, JobState.CANCELLED)
@@ -156,7 +156,7 @@ def test_what_comes_during_a_turn_is_due_after_it(outbox):
     assert (due.seq, due.kind) == (2, "cancelled")
 
 
-def test_a_receiver_that_is_gone_gets_nothing_more(outbox):
+def test_a_receiver_that_is_gone_gets_no_further_deliveries(outbox):
     job_id = outbox.begin(keys=(0, 1))
     one, two = outbox.claim(job_id)
     outbox.deliver(job_id, one)
@@ -170,7 +170,7 @@ def test_a_receiver_that_is_gone_gets_nothing_more(outbox):
     assert outbox.due() == []
 
 
-def test_first_attempts_come_before_further_ones(outbox):
+def test_first_attempts_come_before_retries(outbox):
     job_id = outbox.begin(keys=(0, 1, 2))
     turn = outbox.take(job_id)
     outbox.record(turn, bad(turn.due[0]))
@@ -179,7 +179,7 @@ def test_first_attempts_come_before_further_ones(outbox):
     assert [due.seq for due in outbox.take(job_id).due] == [2, 3, 4, 5, 1]
 
 
-def test_an_expired_job_leaves_nothing_in_the_outbox(outbox):
+def test_an_expired_job_leaves_no_row_in_the_outbox(outbox):
     job_id = outbox.begin()
     outbox.run(outcomes.end_job, job_id, JobState.CANCELLED)
     outbox.run(lambda c: c.execute(update(job).values(expires_at=1)).rowcount)

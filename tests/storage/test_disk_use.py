@@ -98,7 +98,7 @@ def test_rows_are_joined_without_a_change_of_the_sums(database):
     assert rows(database) == 2
 
 
-def test_processes_that_add_and_join_at_once_lose_nothing(database, url, tmp_path):
+def test_parallel_processes_lose_no_bytes_of_the_disk_use(database, url, tmp_path):
     def work(_):
         with closing(Database(tmp_path, url)) as own:
             for _ in range(ROUNDS):

@@ -29,7 +29,7 @@ def events_of(harness, job_id, after=0, max_bytes=PLENTY):
     return harness.run(job_log.read_events, job_id, TEAM, after, max_bytes).events
 
 
-def test_delivered_and_failed_pages_are_told_in_the_order_of_their_ends(harness):
+def test_events_of_pages_are_in_the_order_of_their_ends(harness):
     job_id = harness.start()
     [row] = harness.claim(job_id)
     harness.deliver(job_id, row, links=[1, 2])
@@ -53,7 +53,7 @@ def test_delivered_and_failed_pages_are_told_in_the_order_of_their_ends(harness)
         assert events_of(harness, job_id, number) == found[behind:]
 
 
-def test_a_read_takes_what_fits_and_at_least_one(harness):
+def test_a_read_returns_the_events_that_fit_and_at_least_one(harness):
     job_id = harness.start()
     [row] = harness.claim(job_id)
     harness.deliver(job_id, row, links=[1, 2])
@@ -72,12 +72,12 @@ def test_a_read_takes_what_fits_and_at_least_one(harness):
     assert parts == list(found)
 
 
-def test_a_job_of_another_team_tells_nothing(harness):
+def test_a_job_of_another_team_has_no_events(harness):
     job_id = harness.start()
     assert harness.run(job_log.read_events, job_id, "other", 0, PLENTY) is None
 
 
-def test_a_number_belongs_to_one_job(harness):
+def test_an_event_number_belongs_to_one_job(harness):
     first, second = harness.start(), harness.start()
     [number] = [e.seq for e in events_of(harness, first)]
     assert harness.run(job_log.has_event, first, TEAM, number)
@@ -130,7 +130,7 @@ def test_a_reader_never_finds_an_earlier_event_later(database):
     assert len(seen) == THREADS * ROUNDS + 2
 
 
-def test_a_cancelled_job_tells_so_last(harness):
+def test_the_last_event_of_a_cancelled_job_is_cancelled(harness):
     job_id = harness.start()
     harness.run(outcomes.end_job, job_id, JobState.CANCELLED)
     *_, last = events_of(harness, job_id)

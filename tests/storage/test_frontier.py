@@ -151,7 +151,7 @@ def test_a_url_that_a_link_found_first_has_the_time_of_the_sitemap(harness):
     harness.check(job_id)
 
 
-def test_a_job_ends_with_its_last_address_exactly_once(harness):
+def test_a_job_ends_with_its_last_url_exactly_once(harness):
     job_id = harness.start()
     [row] = harness.claim(job_id)
     first = harness.deliver(job_id, row, links=[1, 2])
@@ -166,7 +166,7 @@ def test_a_job_ends_with_its_last_address_exactly_once(harness):
     assert harness.claim(job_id) == ()
 
 
-def test_outcomes_of_one_transaction_are_counted_as_one_by_one(harness):
+def test_outcomes_in_one_transaction_are_counted_as_in_separate_transactions(harness):
     job_id = harness.start(range(6), limit=5)
     rows = harness.claim(job_id)
     assert len(rows) == 5
@@ -202,7 +202,7 @@ def test_a_page_that_robots_txt_refuses_is_skipped_once(harness):
 
 
 @pytest.mark.parametrize("code", ["discovery_depth", "nofollow"])
-def test_refused_addresses_are_listed_and_not_fetched(harness, code):
+def test_refused_urls_are_listed_and_not_fetched(harness, code):
     job_id = harness.start()
     [row] = harness.claim(job_id)
     refused = Link(9, "http://b.example/", 1, code="external", error="b.example")
@@ -220,7 +220,7 @@ def test_refused_addresses_are_listed_and_not_fetched(harness, code):
     assert harness.check(job_id).total == 3
 
 
-def test_guessed_sitemaps_that_are_missing_leave_nothing(harness):
+def test_guessed_sitemaps_that_are_missing_leave_no_rows(harness):
     job_id = harness.start()
     [row] = harness.claim(job_id)
     guesses = [
@@ -240,7 +240,7 @@ def test_guessed_sitemaps_that_are_missing_leave_nothing(harness):
         assert tuple(connection.execute(query).one()) == (0, 0)
 
 
-def test_links_to_known_pages_write_nothing(harness):
+def test_links_to_known_pages_change_no_rows(harness):
     if harness.database.engine.dialect.name != "postgresql":
         pytest.skip("only PostgreSQL would lock their rows, and log each page of them")
     job_id = harness.start(keys=(0, 1, 2))
@@ -278,7 +278,7 @@ def test_a_job_waits_for_its_sitemaps_which_are_in_no_total(harness):
     assert harness.check(job_id).total == 2
 
 
-def test_an_address_is_leased_to_one_owner(harness):
+def test_a_url_is_leased_to_one_owner(harness):
     job_id = harness.start(range(10))
     mine, theirs = harness.claim(job_id, 6), harness.claim(job_id, 6, "other")
     assert len(mine) == 6
@@ -286,7 +286,7 @@ def test_an_address_is_leased_to_one_owner(harness):
     assert not {row.id for row in mine} & {row.id for row in theirs}
 
 
-def test_a_lost_lease_stores_nothing(harness):
+def test_a_lost_url_lease_stores_no_page(harness):
     job_id = harness.start([0, 1])
     row, _ = harness.claim(job_id)
     harness.run(frontier.release, job_id, [(row.id, row.token)])
@@ -299,7 +299,7 @@ def test_a_lost_lease_stores_nothing(harness):
 
 
 @pytest.mark.parametrize("limit", [1, 2, 5, 10])
-def test_the_limit_is_exact_and_a_failed_page_gives_its_place_back(harness, limit):
+def test_the_limit_is_exact_and_does_not_count_failed_pages(harness, limit):
     job_id = harness.start([0], limit)
     numbers = iter(range(1, 1000))
     failures = 0
@@ -330,7 +330,7 @@ def test_a_redirect_to_a_known_page_is_delivered_once(harness):
     assert (found.total, found.pages, found.state) == (4, 2, JobState.COMPLETED)
 
 
-def test_a_redirect_to_a_page_that_waits_takes_its_place(harness):
+def test_a_redirect_to_a_pending_page_replaces_its_row(harness):
     job_id = harness.start([0, 1])
     [zero] = harness.claim(job_id, 1)
     assert harness.deliver(job_id, zero, final_key=1).delivered
@@ -338,7 +338,7 @@ def test_a_redirect_to_a_page_that_waits_takes_its_place(harness):
     assert (found.total, found.pages, found.state) == (1, 1, JobState.COMPLETED)
 
 
-def test_after_a_cancel_nothing_is_added(harness):
+def test_a_cancelled_job_accepts_no_pages_or_links(harness):
     job_id = harness.start([0, 1])
     zero, _ = harness.claim(job_id)
     assert harness.run(outcomes.end_job, job_id, JobState.CANCELLED)
@@ -421,7 +421,7 @@ def test_a_batch_that_was_completed_goes_on_with_new_entries(harness):
     assert isinstance(found, JobNotFound)
 
 
-def test_what_has_expired_is_gone_in_slices(harness, monkeypatch):
+def test_expired_jobs_are_deleted_in_slices(harness, monkeypatch):
     monkeypatch.setattr(job_deletion, "EXPIRE_ROWS", 3)
     job_id, kept = harness.start(range(8)), harness.start()
     for row in harness.claim(job_id):
@@ -476,7 +476,7 @@ def test_random_crawls_by_several_owners_keep_the_law(harness):
     assert harness.check(job_id).pages == 60
 
 
-def test_writers_of_one_group_fail_alone(harness):
+def test_a_failed_write_does_not_fail_its_group(harness):
     job_id = harness.start([0])
     writer = harness.database._writer
     gate = threading.Event()
@@ -575,7 +575,9 @@ def test_processes_that_claim_and_store_together_keep_the_limit(harness):
     assert harness.events(job_id)["completed"] == 1
 
 
-def test_urls_of_other_sites_are_found_behind_many_of_one(harness, monkeypatch):
+def test_urls_of_other_sites_are_found_after_many_urls_of_one_site(
+    harness, monkeypatch
+):
     monkeypatch.setattr(frontier, "LOOK_ROWS", 10)
     sites = ["a.example"] * 25 + ["b_example.test"] * 3 + ["a.example"] * 4
     links = [Link(n, f"http://{site}/{n}", 0) for n, site in enumerate(sites)]
@@ -602,7 +604,7 @@ def test_urls_of_other_sites_are_found_behind_many_of_one(harness, monkeypatch):
     assert [row.key for row in look(0, "b-example.test").rows] == [7, 8]
 
 
-def test_a_process_leases_nothing_before_its_next_heartbeat(harness):
+def test_a_process_whose_lease_ended_leases_no_urls_before_its_heartbeat(harness):
     job_id = harness.start(range(3))
     harness.run(frontier.beat, OWNER, -1)
     assert harness.claim(job_id) == ()

@@ -75,7 +75,7 @@ async def spread(fleet, job_id, *numbers):
     return frontier
 
 
-def test_a_url_is_leased_to_one_process_the_oldest_first(fleet):
+def test_urls_are_leased_oldest_first_each_to_one_process(fleet):
     async def work():
         job_id = await fleet.start()
         one = await spread(fleet, job_id, *range(1, 11))
@@ -169,7 +169,7 @@ def test_leases_of_a_dead_process_return(fleet):
         run(work())
 
 
-def test_the_limit_holds_over_all_processes(fleet):
+def test_the_limit_applies_across_all_processes(fleet):
     async def work():
         job_id = await fleet.start(limit=4)
         frontiers = [await spread(fleet, job_id, *range(1, 9)), await fleet.process()]

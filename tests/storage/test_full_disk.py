@@ -14,7 +14,7 @@ from scraper_service.storage.files.blob_stores import FileStore
 from tests.support.disk import fill, small_disk
 
 
-def test_a_database_without_room_is_a_full_disk(tmp_path):
+def test_a_database_without_space_raises_DiskFull(tmp_path):
     def grow(connection):
         connection.execute(text("CREATE TABLE large (x)"))
         connection.execute(text("INSERT INTO large VALUES (zeroblob(30000000))"))
@@ -26,7 +26,7 @@ def test_a_database_without_room_is_a_full_disk(tmp_path):
         database.close()
 
 
-def test_a_file_without_room_is_a_full_disk_and_leaves_no_part(tmp_path):
+def test_a_file_without_space_raises_DiskFull_and_leaves_no_partial_file(tmp_path):
     with small_disk(tmp_path / "disk", 2) as folder:
         store = FileStore(folder / "files")
         with pytest.raises(DiskFull):

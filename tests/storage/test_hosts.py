@@ -25,7 +25,7 @@ def work(database, function, *args):
         return function(connection, *args)
 
 
-def test_one_process_has_the_turn_of_a_host(database):
+def test_one_process_has_the_lock_of_a_host(database):
     for owner in ("a", "b"):
         work(database, beat, owner, 60)
     take = politeness.take_turn
@@ -38,13 +38,13 @@ def test_one_process_has_the_turn_of_a_host(database):
     assert 20 < work(database, take, SITE, "b", 0.0) <= 50
 
 
-def test_the_turn_of_a_process_that_is_gone_is_free(database):
+def test_the_lock_of_a_dead_process_is_free(database):
     work(database, beat, "a", -1)
     assert work(database, politeness.take_turn, SITE, "a", 0.0) == 0
     assert work(database, politeness.take_turn, SITE, "b", 0.0) == 0
 
 
-def test_no_turn_or_pause_outlasts_a_clock_that_is_set_back(database):
+def test_a_clock_that_is_set_back_ends_locks_and_pauses(database):
     work(database, beat, "a", 60)
     assert work(database, politeness.take_turn, SITE, "a", 50.0) == 0
     work(database, politeness.end_turn, SITE, "a", 50.0)
@@ -60,7 +60,7 @@ def test_no_turn_or_pause_outlasts_a_clock_that_is_set_back(database):
     assert work(database, politeness.reserve, SITE, 1.0) <= 5
 
 
-def test_starts_are_handed_out_one_by_one(database):
+def test_starts_are_reserved_one_by_one(database):
     waits = [work(database, politeness.reserve, SITE, 100.0) for _ in range(3)]
     assert waits == pytest.approx([0, 100, 200], abs=30)
     work(database, politeness.publish, SITE, SharedHost(SITE, 600.0, 1, 5.0))
@@ -68,7 +68,7 @@ def test_starts_are_handed_out_one_by_one(database):
     assert waits == pytest.approx([600, 700], abs=30)
 
 
-def test_what_is_published_is_read_by_others(database):
+def test_published_pauses_are_read_by_other_processes(database):
     def shared():
         return work(database, politeness.read_shared, since)
 
@@ -89,7 +89,7 @@ def test_what_is_published_is_read_by_others(database):
     assert len(shared().hosts) == 1
 
 
-def test_processes_share_ceiling_turns_and_pauses(database):
+def test_processes_share_limits_locks_and_pauses(database):
     asyncio.run(share(database))
 
 
@@ -177,7 +177,7 @@ async def settled(*crowds, want, most=8):
     assert [crowd.running for crowd in crowds] == want
 
 
-def test_a_process_that_is_alone_with_a_host_has_all_of_it(database):
+def test_a_process_alone_with_a_host_gets_all_permits(database):
     async def alone():
         first, second = map(Crowd, await paces(database))
         first.add(12)
@@ -191,7 +191,7 @@ def test_a_process_that_is_alone_with_a_host_has_all_of_it(database):
     asyncio.run(alone())
 
 
-def test_processes_divide_what_a_host_may_have(database, monkeypatch):
+def test_processes_divide_the_permits_of_a_host(database, monkeypatch):
     async def divide():
         crowds = first, second, third = [
             Crowd(pace) for pace in await paces(database, "abc")
@@ -221,7 +221,7 @@ def test_processes_divide_what_a_host_may_have(database, monkeypatch):
     asyncio.run(divide())
 
 
-def test_more_processes_than_requests_take_turns(database):
+def test_more_processes_than_permits_alternate(database):
     async def turns():
         crowds = [Crowd(pace, "one.example") for pace in await paces(database, "abc")]
         for crowd in crowds:
@@ -268,7 +268,7 @@ def test_the_requests_of_a_process_that_is_gone_are_free(database):
     asyncio.run(gone())
 
 
-def test_a_process_gets_nothing_before_its_next_heartbeat(database):
+def test_a_process_gets_no_permits_before_its_next_heartbeat(database):
     asked = politeness.HOST, "a", [politeness.Need("b.example", 8, 4, 0)]
     work(database, beat, "a", -1)
     assert work(database, politeness.ask_for_permits, *asked) == [(0, 0)]
@@ -276,7 +276,7 @@ def test_a_process_gets_nothing_before_its_next_heartbeat(database):
     assert work(database, politeness.ask_for_permits, *asked) == [(8, 8)]
 
 
-def test_a_process_that_slept_for_its_lease_starts_nothing(database):
+def test_a_process_that_slept_through_its_lease_starts_no_request(database):
     async def slept():
         now = 1000.0
         await database.write(beat, "a", 15)
@@ -326,7 +326,7 @@ class LateGrants:
         return found
 
 
-def test_permits_that_arrive_after_the_lease_start_nothing(database):
+def test_permits_that_arrive_after_the_lease_start_no_request(database):
     async def slept():
         now = 1000.0
         await database.write(beat, "a", 15)

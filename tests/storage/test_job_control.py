@@ -82,7 +82,7 @@ def control(database):
     return Control(database)
 
 
-def test_nobody_gets_a_lease_on_a_paused_job(control):
+def test_a_paused_job_leases_no_urls(control):
     job_id = control.start(keys=(0, 1, 2))
     paused = control.pause(job_id)
     assert paused.paused_at is not None
@@ -134,7 +134,7 @@ def test_returned_and_lost_leases_of_a_paused_job_wait_for_its_end(control):
     assert {row.key for row in control.claim(job_id)} == {0, 1}
 
 
-def test_a_change_to_what_holds_changes_nothing(control):
+def test_a_change_to_the_current_value_has_no_effect(control):
     job_id = control.start()
     assert control.resume(job_id).revision == 0
     first = control.pause(job_id)
@@ -218,7 +218,7 @@ def test_events_and_deliveries_have_the_options_in_force(control):
     assert [each.kind for each in told] == ["paused", "resumed"]
 
 
-def test_held_urls_wait_while_a_job_is_paused(control):
+def test_urls_over_the_limit_wait_while_a_job_is_paused(control):
     job_id = control.start(keys=(0, 1, 2), limit=1)
     [row] = control.claim(job_id)
     control.pause(job_id)
@@ -233,7 +233,7 @@ def test_held_urls_wait_while_a_job_is_paused(control):
 # -- limit and pace ------------------------------------------------------------------
 
 
-def test_a_higher_limit_admits_held_urls_in_their_order(control):
+def test_a_higher_limit_admits_waiting_urls_in_order(control):
     job_id = control.start(keys=range(6), limit=2)
     changed = control.change(job_id, limit=4)
     assert changed.change.effect == Effect(admitted=2)
@@ -244,7 +244,7 @@ def test_a_higher_limit_admits_held_urls_in_their_order(control):
     assert control.check(job_id).held == 0
 
 
-def test_a_lower_limit_holds_the_newest_urls(control):
+def test_a_lower_limit_defers_the_newest_urls(control):
     job_id = control.start(keys=range(6), limit=6)
     first = control.claim(job_id, 1)[0]
     assert control.change(job_id, limit=3).change.effect == Effect()
@@ -351,14 +351,14 @@ def test_a_batch_has_no_limit_to_change(control):
     assert control.change(job_id, delay_s=1.0).job.revision == 1
 
 
-def test_one_change_may_pause_and_update(control):
+def test_a_single_change_may_pause_and_update(control):
     job_id = control.start(keys=range(3), limit=1)
     changed = control.change(job_id, paused=True, limit=2)
     assert (changed.job.revision, changed.change.effect) == (1, Effect(admitted=1))
     assert control.kinds(job_id) == ["started", "updated", "paused"]
 
 
-def test_a_limit_is_at_most_what_the_database_holds(control):
+def test_a_limit_is_capped_at_the_integer_range_of_the_database(control):
     job_id = control.crawl(limit=2**40)
     assert control.job(job_id).page_limit == MAX_LIMIT
     assert control.change(job_id, limit=5).job.page_limit == 5

@@ -102,7 +102,7 @@ def test_all_rows_of_a_job_go(stored):
     assert run(stored, lambda c: c.scalar(charged)) == 1
 
 
-def test_nothing_of_a_hidden_job_can_be_read(stored):
+def test_a_hidden_job_cannot_be_read(stored):
     job_id = start(stored)
     [row] = run(stored, leases.claim, job_id, "owner", 1).rows
     page = outcome(row)
@@ -129,7 +129,7 @@ def test_a_file_of_another_job_can_be_read(stored):
     assert not run(stored, artefacts.is_readable, "name.png")
 
 
-def test_a_process_writes_nothing_after_the_deletion(stored):
+def test_a_process_cannot_write_after_the_deletion(stored):
     job_id = start(stored)
     [row] = run(stored, leases.claim, job_id, "owner", 1).rows
     delete(stored, job_id)
@@ -149,7 +149,7 @@ def test_a_process_writes_nothing_after_the_deletion(stored):
     assert rows_of(stored, job_id) == {}
 
 
-def test_the_steps_of_an_operation_go_with_it(stored):
+def test_deleting_an_operation_deletes_its_steps(stored):
     parent, step = start(stored), start(stored)
     change = update(job).where(job.c.id == step).values(parent_id=parent)
     run(stored, lambda c: c.execute(change))

@@ -84,7 +84,7 @@ def summary(database, job_id, team=TEAM):
     return found and found.summary
 
 
-def test_jobs_and_calls_are_one_list_newest_first(stored):
+def test_jobs_and_calls_are_listed_together_newest_first(stored):
     begun = []
     for _ in range(7):
         begun += [start(stored), call(stored), call(stored, endpoint="map")]
@@ -205,7 +205,7 @@ def test_expired_jobs_are_not_listed(stored):
     assert summary(stored, over) is None
 
 
-def test_counts_are_those_of_all_urls_of_the_job(stored):
+def test_counts_cover_all_urls_of_the_job(stored):
     urls = " ".join(f"http://a.example/{n}" for n in range(5))
     options = batch_options({"urls": urls})
     made = run(stored, admission.create_job, Terms(team_id=TEAM), options, 2)

@@ -126,7 +126,7 @@ def charged(database, name=TEAM):
 
 
 @pytest.mark.full
-def test_processes_take_what_there_is_and_no_more(databases):
+def test_processes_never_overspend_the_balance(databases):
     give(databases[0], 100)
     with concurrent.futures.ThreadPoolExecutor(16) as threads:
         found = list(
@@ -138,7 +138,7 @@ def test_processes_take_what_there_is_and_no_more(databases):
     assert balance(databases[0]) == 0
 
 
-def test_a_call_is_charged_what_it_came_to(database):
+def test_a_call_is_charged_its_final_price(database):
     give(database, 10)
     for held, price, left in ((2, 2, 8), (2, 0, 8), (1, 5, 3), (3, 1, 2)):
         call = a_call()
@@ -153,7 +153,7 @@ def test_a_call_is_charged_what_it_came_to(database):
     assert write(database, job_store.read_scrape, call.id, TEAM) is None
 
 
-def test_what_a_lost_process_held_comes_back_when_it_is_needed(database):
+def test_credits_reserved_by_a_lost_process_come_back_when_needed(database):
     give(database, 2)
     write(database, leases.beat, OWNER, 100)
     for owner in (OWNER, "lost"):
@@ -165,7 +165,7 @@ def test_what_a_lost_process_held_comes_back_when_it_is_needed(database):
     assert balance(database) == 1
 
 
-def test_a_job_reserves_its_pages_and_returns_the_rest(database):
+def test_a_job_reserves_credits_for_its_pages_and_returns_the_remainder(database):
     give(database, 50)
     found = start(database, batch(5), page_price=2)
     assert (found.page_price, balance(database)) == (2, 40)
@@ -200,7 +200,7 @@ def test_a_dear_page_of_a_job_is_paid_beforehand_or_not_at_all(database):
     assert balance(database) == 1
 
 
-def test_what_speaks_against_a_job_takes_nothing(database):
+def test_a_refused_job_takes_no_credits(database):
     give(database, 5)
     used = str(uuid.uuid4())
     terms = Terms(team_id=TEAM, page_price=1, most_jobs=2)
@@ -244,7 +244,7 @@ def test_a_balance_is_changed_while_it_is_used(database):
 
 
 @pytest.mark.full
-def test_everything_at_once_adds_up_and_nobody_waits_in_a_circle(databases, caplog):
+def test_parallel_charges_add_up_without_a_deadlock(databases, caplog):
     """Calls, starts, pages and ends of jobs of two teams, from two processes."""
     for name in (TEAM, OTHER):
         give(databases[0], 10_000, name)
@@ -274,7 +274,7 @@ def test_everything_at_once_adds_up_and_nobody_waits_in_a_circle(databases, capl
     assert "deadlock" not in caplog.text
 
 
-def test_of_parallel_calls_as_many_pass_as_the_rate_says(databases):
+def test_parallel_calls_pass_up_to_the_rate_limit(databases):
     with concurrent.futures.ThreadPoolExecutor(16) as threads:
         found = list(
             threads.map(
@@ -338,7 +338,7 @@ def test_a_process_knows_where_a_team_has_pages(two_owners):
     assert elsewhere() == {TEAM: (1, 1)}
 
 
-def test_processes_share_places_in_equal_parts(two_owners):
+def test_processes_share_permits_equally(two_owners):
     assert ask(two_owners, "a", 4, 0) == (4, 4)
     assert ask(two_owners, "b", 4, 0) == (0, 0)
     # Who has them all gives up half, as its pages end.
@@ -353,14 +353,14 @@ def test_processes_share_places_in_equal_parts(two_owners):
     assert ask(two_owners, "a", 4, 2) == (4, 4)
 
 
-def test_a_process_that_is_gone_has_no_places(two_owners):
+def test_a_dead_process_has_no_permits(two_owners):
     assert ask(two_owners, "a", 4, 4).granted == 4
     assert ask(two_owners, "b", 4, 0).granted == 0
     write(two_owners, leases.beat, "a", -1)
     assert ask(two_owners, "b", 4, 0) == (4, 4)
 
 
-def test_one_place_goes_round(two_owners):
+def test_a_single_permit_rotates_between_processes(two_owners):
     assert ask(two_owners, "a", 1, 0, limit=1).target == 1
     assert ask(two_owners, "b", 1, 0, limit=1).target == 0
     assert ask(two_owners, "a", 1, 1, limit=1) == (0, 1)
@@ -416,7 +416,7 @@ def test_pages_of_two_processes_never_exceed_the_limit(databases):
     assert len(done) == 6
 
 
-def test_teams_without_limit_ask_nobody(database):
+def test_teams_without_a_limit_need_no_permits_of_the_database(database):
     async def run():
         permits = TeamPermits()
         permits.connect(database, OWNER)

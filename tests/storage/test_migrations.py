@@ -70,7 +70,7 @@ def migrated(request, tmp_path):
     engine.dispose()
 
 
-def test_migrated_tables_are_those_of_the_code(migrated):
+def test_migrated_tables_equal_the_tables_of_the_code(migrated):
     with migrated.connect() as connection, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         context = MigrationContext.configure(connection)
@@ -79,7 +79,7 @@ def test_migrated_tables_are_those_of_the_code(migrated):
     assert [each for each in found if not any(n in str(each) for n in beside)] == []
 
 
-def test_a_new_database_is_as_a_migrated_one(migrated, tmp_path, request):
+def test_a_new_database_equals_a_migrated_database(migrated, tmp_path, request):
     url = ""
     if migrated.dialect.name == "postgresql":
         url = request.getfixturevalue("postgres")()
@@ -90,7 +90,7 @@ def test_a_new_database_is_as_a_migrated_one(migrated, tmp_path, request):
     assert [name for name in new if new[name] != old[name]] == []
 
 
-def test_a_migrated_database_is_taken_as_it_is(migrated, tmp_path):
+def test_a_migrated_database_is_opened_unchanged(migrated, tmp_path):
     if migrated.dialect.name != "sqlite":
         pytest.skip("the same on both")
     (tmp_path / "old").mkdir()
@@ -128,7 +128,7 @@ def test_a_layout_from_before_the_first_release_is_refused(
         Database(tmp_path / "new", url)
 
 
-def test_tables_of_a_newer_version_are_refused_with_what_to_do(migrated, tmp_path):
+def test_tables_of_a_newer_version_are_refused_with_advice(migrated, tmp_path):
     engine = migrated
     url = engine.url.render_as_string(hide_password=False)
     with engine.begin() as connection:

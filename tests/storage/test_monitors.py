@@ -136,7 +136,7 @@ def world(database):
     return World(database)
 
 
-def test_a_monitor_is_read_as_it_was_stored(world):
+def test_a_stored_monitor_is_read_back_unchanged(world):
     hook = Webhook(url="http://h.example/", headers=(("X-Key", "s3cret"),))
     scrape = evolve(SCRAPE, headers=(("Cookie", "s3cret"),))
     made = world.make(hook=hook, scrape=scrape, notification={"email": {}})
@@ -153,7 +153,7 @@ def test_a_team_has_a_largest_number_of_monitors(world):
     assert isinstance(world.make(), MonitorLimit)
 
 
-def test_a_due_time_makes_one_check_and_moves_the_next(world):
+def test_a_due_time_starts_one_check_and_sets_the_next_time(world):
     made = world.make()
     assert world.start(made, made.next_at - 1) is None
     check = world.start(made, made.next_at)
@@ -164,7 +164,7 @@ def test_a_due_time_makes_one_check_and_moves_the_next(world):
     assert world.get(made).is_checked
 
 
-def test_missed_times_make_one_check_for_the_last_of_them(world):
+def test_missed_times_start_one_check_for_the_last_time(world):
     made = world.make()
     check = world.start(made, made.next_at + 5 * HOUR + 60)
     assert check.scheduled_for == made.next_at + 5 * HOUR
@@ -199,7 +199,7 @@ def test_a_manual_run_waits_for_the_check_before(world):
     assert isinstance(found, JobNotFound)
 
 
-def test_a_check_takes_its_credits_and_returns_the_rest(world):
+def test_a_check_reserves_credits_and_returns_the_remainder(world):
     world.do(change_team, TEAM, TeamChange(credits=3))
     made = world.make()
     check = world.start(made, None, "manual")
@@ -220,7 +220,7 @@ def test_a_debt_of_a_check_is_paid_before_new_work(world):
     assert world.do(ledger.take, TEAM, 1) == 0
 
 
-def test_a_debt_above_the_balance_stops_what_costs_credits(world):
+def test_a_debt_above_the_balance_stops_paid_calls(world):
     world.do(change_team, TEAM, TeamChange(credits=3))
     world.end(world.start(world.make(), None, "manual"), price=8, credits=8)
     assert world.do(ledger.take, TEAM, 1) == world.balance == -5
@@ -302,7 +302,7 @@ def test_a_page_is_stored_once_although_its_process_was_replaced(world):
     assert (after.is_checked, after.summary["new"]) == (False, 2)
 
 
-def test_snapshots_stay_for_what_a_change_of_targets_keeps(world):
+def test_snapshots_of_kept_targets_survive_a_change(world):
     made = world.make()
     [target] = made.definition.targets
     check = world.start(made, None, "manual")
@@ -586,7 +586,7 @@ def with_page(world, made, status="changed"):
     return check
 
 
-def test_mail_of_a_check_is_taken_by_one_process_and_tried_again(world):
+def test_mail_of_a_check_is_leased_by_one_process_and_retried(world):
     made = world.make(notification=EMAIL)
     check = with_page(world, made)
     assert world.do(due_mail) == [(check.id, MAIL)]
@@ -618,7 +618,7 @@ def test_mail_that_is_not_wanted_any_more_is_not_sent(world):
     assert world.do(due_mail) == []
 
 
-def test_what_waits_to_be_sent_is_dropped_by_a_mute(world):
+def test_muting_a_monitor_drops_its_waiting_messages(world):
     made = world.make(notification={**EMAIL, "channels": ["team"]})
     check = with_page(world, made)
     assert world.do(messages.due_messages, 10) == [(check.id, "team")]

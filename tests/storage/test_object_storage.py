@@ -134,7 +134,7 @@ def test_files_of_the_folder_stay_readable(store, tmp_path):
     assert asyncio.run(both()) == b"before"
 
 
-def test_old_files_without_a_row_are_deleted_and_nothing_else(
+def test_only_old_files_without_a_row_are_deleted(
     store, database, tmp_path, monkeypatch
 ):
     files = Artefacts(tmp_path, b"", store=store)

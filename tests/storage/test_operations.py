@@ -118,7 +118,7 @@ def world(database):
     return World(database)
 
 
-def test_an_operation_is_worked_on_by_one_process_at_a_time(world):
+def test_an_operation_is_run_by_one_process_at_a_time(world):
     one = world.start()
     assert world.waiting() == world.waiting(RIVAL) == [one]
     taken = world.take(one)
@@ -135,7 +135,7 @@ def test_an_operation_is_worked_on_by_one_process_at_a_time(world):
     assert world.runs == [(OWNER, LOST), (RIVAL, None)]
 
 
-def test_what_a_process_stores_that_was_taken_for_dead_is_refused(world):
+def test_writes_of_a_process_that_lost_its_lease_are_refused(world):
     one = world.start()
     late = world.take(one).run_id
     world.do(leases.beat, OWNER, -1)
@@ -156,7 +156,7 @@ def test_what_a_process_stores_that_was_taken_for_dead_is_refused(world):
     assert world.charges == []
 
 
-def test_the_same_process_goes_on_with_what_it_left(world):
+def test_a_process_resumes_its_own_operation(world):
     one = world.start()
     taken = world.take(one)
     world.do(operations.remember, one, taken.run_id, '{"urls": ["http://b.example"]}')
@@ -186,7 +186,7 @@ def test_a_step_begins_once_and_is_found_again(world):
     assert world.do(operations.read_entries, step, 2) == []
 
 
-def test_steps_are_no_jobs_of_the_team_and_cost_nothing(world):
+def test_steps_are_not_listed_as_jobs_and_cost_no_credits(world):
     world.give(10)
     one = world.start(page_price=1, most_jobs=1)
     claim = world.take(one).run_id
@@ -211,7 +211,7 @@ def test_steps_are_no_jobs_of_the_team_and_cost_nothing(world):
     assert isinstance(world.start(page_price=1, most_jobs=1), str)
 
 
-def test_the_result_is_there_when_it_is_completed_and_charged_once(world):
+def test_the_result_is_stored_with_the_end_and_charged_once(world):
     world.give(100)
     one = world.start(page_price=5)
     assert world.balance == 85
@@ -235,7 +235,7 @@ def test_the_result_is_there_when_it_is_completed_and_charged_once(world):
     assert world.take(one) is None
 
 
-def test_a_failed_operation_costs_nothing(world):
+def test_a_failed_operation_costs_no_credits(world):
     world.give(20)
     one = world.start(page_price=5)
     claim = world.take(one).run_id
@@ -258,7 +258,7 @@ def test_no_more_pages_are_read_than_can_be_paid(world):
     assert world.balance == 2
 
 
-def test_other_teams_and_kinds_do_not_see_it(world):
+def test_other_teams_and_kinds_do_not_see_an_operation(world):
     one = world.start()
     assert world.read(one, OTHER) is None
     assert world.read(one, kind="extract") is None
@@ -267,7 +267,7 @@ def test_other_teams_and_kinds_do_not_see_it(world):
     assert tuple(row) == ("llmstxt", "http://a.example", TEAM)
 
 
-def test_teams_take_turns(world):
+def test_operations_alternate_between_teams(world):
     first = [world.start() for _ in range(3)]
     other = world.start(team=OTHER)
     assert world.waiting() == [first[0], other, first[1], first[2]]
@@ -276,7 +276,7 @@ def test_teams_take_turns(world):
     assert sorted(world.waiting(busy=busy)) == sorted([other, first[2]])
 
 
-def test_one_that_ends_its_process_again_and_again_has_failed(world):
+def test_an_operation_that_keeps_ending_its_process_fails(world):
     world.give(5)
     one = world.start(page_price=1)
     for number in range(MAX_LOST):
@@ -298,7 +298,7 @@ def test_a_step_that_was_stored_makes_up_for_lost_processes(world):
     assert world.read(one).state is JobState.SCRAPING
 
 
-def test_steps_of_what_has_ended_are_to_be_ended(world):
+def test_steps_of_ended_operations_are_ended(world):
     one = world.start()
     claim = world.take(one).run_id
     world.do(operations.add_step, one, claim, "pages", BATCH)
@@ -310,7 +310,7 @@ def test_steps_of_what_has_ended_are_to_be_ended(world):
     assert world.orphans == ()
 
 
-def test_nothing_is_left_after_a_day(world):
+def test_an_operation_is_deleted_after_a_day(world):
     one = world.start()
     claim = world.take(one).run_id
     world.do(operations.add_step, one, claim, "pages", BATCH)

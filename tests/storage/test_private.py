@@ -33,7 +33,7 @@ def fill(folder):
         return {path.name: mode(path) for path in folder.rglob("*")}
 
 
-def test_what_is_made_is_for_its_user_only(tmp_path):
+def test_created_files_are_readable_by_their_user_only(tmp_path):
     folder = tmp_path / "data"
     found = fill(folder)
     assert mode(folder) == 0o700
@@ -42,7 +42,7 @@ def test_what_is_made_is_for_its_user_only(tmp_path):
     assert mode(tmp_path) == 0o755
 
 
-def test_what_an_older_version_made_is_closed(tmp_path):
+def test_files_of_older_versions_are_made_private(tmp_path):
     folder = tmp_path / "data"
     fill(folder)
     for path in (folder, *folder.rglob("*")):

@@ -94,7 +94,7 @@ def test_a_link_is_listed_once(harness, job_id):
     assert sources == {"http://a.example/0": 7, "http://a.example/1": 2}
 
 
-def test_a_url_is_in_one_state(harness, job_id):
+def test_a_url_has_a_single_state(harness, job_id):
     first = refused(1)
     as_page = first._replace(code=None, error=None)
     of_page = refused(2)._replace(code=None, error=None)
@@ -108,7 +108,7 @@ def test_a_url_is_in_one_state(harness, job_id):
     assert Counter(urls).most_common(1)[0][1] == 1
 
 
-def test_links_that_a_change_may_let_in_are_rows(harness, job_id):
+def test_refused_links_that_a_change_may_admit_are_stored(harness, job_id):
     codes = sorted(refused_links.AS_ROWS)
     links = [refused(n, code) for n, code in enumerate(codes)]
     page_with(harness, job_id, (*links, refused(99)))

@@ -27,7 +27,7 @@ def known(*texts):
     return found
 
 
-def test_the_log_is_read_as_it_was_written(database):
+def test_a_written_log_is_read_back(database):
     harness = Harness(database)
     job_id, other = harness.start(), harness.start()
     texts = [
@@ -90,7 +90,7 @@ def test_a_text_that_differs_in_few_bits_is_nearly_the_same(bits):
     assert found.original(near) == f"https://{HOST}/2"
 
 
-def test_a_text_that_differs_in_more_is_another_one():
+def test_a_text_with_more_differences_is_no_duplicate():
     found = known(text(1, words="x y z"), text(2))
     assert found.original(fingerprint("x y z") ^ 0b1111) is None
     assert found.original(0) is None

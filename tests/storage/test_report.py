@@ -88,7 +88,7 @@ def total(*tallies, onto=None):
     return counts
 
 
-def test_peaks_of_processes_are_those_of_their_sums(clock):
+def test_peaks_are_computed_from_the_sums_over_processes(clock):
     first, second = JobTally(clock), JobTally(clock)
     ask(first, 3)
     ask(second, 2)
@@ -103,7 +103,7 @@ def test_peaks_of_processes_are_those_of_their_sums(clock):
     assert (counts.requests, counts.peak_rate, counts.peak_in_flight) == (9, 5, 5)
 
 
-def test_a_second_that_is_told_twice_counts_once(clock):
+def test_a_second_that_is_reported_twice_counts_once(clock):
     tally = JobTally(clock)
     counts = HostCounts()
     for _ in range(3):
@@ -113,7 +113,7 @@ def test_a_second_that_is_told_twice_counts_once(clock):
     assert (counts.requests, counts.peak_rate, counts.peak_in_flight) == (6, 6, 2)
 
 
-def test_requests_that_go_on_count_beside_those_of_another_process(clock):
+def test_running_requests_of_several_processes_add_up(clock):
     slow, quick = JobTally(clock), JobTally(clock)
     ask(slow, 4)
     counts = total(slow)
@@ -124,7 +124,7 @@ def test_requests_that_go_on_count_beside_those_of_another_process(clock):
     assert counts.peak_rate == 4
 
 
-def test_what_was_not_stored_is_told_again(clock):
+def test_counts_that_were_not_stored_are_reported_again(clock):
     tally = JobTally(clock)
     tally.add_delay(SITE, "retryAfter", 2.0)
     tally.robots(ROBOTS, RobotsSeen("ok", "", "*", None))
@@ -141,7 +141,7 @@ def test_what_was_not_stored_is_told_again(clock):
     assert not tally.take()
 
 
-def test_what_is_idle_is_forgotten(clock):
+def test_idle_tallies_are_forgotten(clock):
     tally = JobTally(clock)
     ask(tally, 1)
     assert tally.take()
@@ -164,7 +164,7 @@ def test_seconds_are_not_kept_without_end(clock):
     assert len(counts.facts()) < 1000
 
 
-def test_a_request_that_ends_without_an_answer_has_failed(clock):
+def test_a_request_that_ends_without_a_response_has_failed(clock):
     tally, pace = JobTally(clock), HostPace(8)
 
     async def run():
@@ -230,7 +230,7 @@ def test_a_crawler_stores_a_hundred_stats_at_most(clock):
     assert not tally.take(stats | {"aaa": 1})
 
 
-def test_nothing_is_kept_of_a_job_that_is_gone(write, job_id, clock):
+def test_counts_of_a_deleted_job_are_dropped(write, job_id, clock):
     tally = JobTally(clock)
     ask(tally, 1)
     tallied = tally.take({"items": 1})
@@ -269,7 +269,7 @@ def brute_force(connection, job_id):
     return states, Counter(row.reason for row in rows if row.reason)
 
 
-def test_addresses_are_counted_as_they_are_listed(write, job_id):
+def test_urls_are_counted_by_their_listed_state(write, job_id):
     codes = ["trap", "robots", "external", "discovery_depth", "robots"]
     refused = [link(number, code) for number, code in enumerate(codes)]
     pages = [link(number) for number in range(10, 18)]
@@ -329,7 +329,7 @@ def test_refusals_are_counted_once_for_each_robots_txt(write, job_id):
     assert found.reasons["robots"] == 4
 
 
-def test_sitemaps_are_counted_apart(write, job_id):
+def test_sitemaps_are_counted_separately(write, job_id):
     links = [link(n, kind=UrlKind.SITEMAP) for n in range(3)]
     number = write(read_number, job_id)
     write(insert_links, number, links[:1], RowState.DONE)

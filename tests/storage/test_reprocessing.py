@@ -167,7 +167,7 @@ def test_sources_of_a_deleted_or_expired_job_are_gone_at_once(stored):
         reprocess(stored, job_id)
 
 
-def test_a_running_job_and_one_without_sources_are_refused(stored):
+def test_running_jobs_and_jobs_without_sources_are_refused(stored):
     job_id, _ = source(stored, ends=False)
     with pytest.raises(SourceJobRunning):
         reprocess(stored, job_id)
@@ -217,7 +217,7 @@ def test_rows_are_copied_in_slices_each_once(stored, narrow, numbers):
     assert found_job(stored, made).open == len(keys)
 
 
-def test_claims_copy_what_a_dead_process_has_left(stored, narrow):
+def test_claims_copy_rows_left_by_a_dead_process(stored, narrow):
     made = reprocess_batch(stored, large_source(stored, 8))
     seen, state = [], None
     while rows := run(stored, leases.claim, made.id, "owner", 3).rows:
@@ -242,7 +242,7 @@ def test_a_job_with_missing_rows_does_not_complete(stored, narrow):
     assert finish_rows(stored, made, rows) is JobState.COMPLETED
 
 
-def test_pages_that_were_deleted_meanwhile_are_told(stored, narrow):
+def test_pages_deleted_meanwhile_cause_a_warning(stored, narrow):
     source_id = large_source(stored, 8)
     made = reprocess_batch(stored, source_id)
     with stored.engine.begin() as connection:

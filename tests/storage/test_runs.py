@@ -103,7 +103,7 @@ def test_a_run_goes_its_way(world):
     assert world.state is JobState.SCRAPING
 
 
-def test_a_place_is_given_once(world):
+def test_a_run_slot_is_given_once(world):
     first = world.ask()
     assert world.ask() is None
     assert world.ask(most=2) is not None
@@ -151,14 +151,14 @@ def test_anybody_may_join_by_hand(world):
     assert world.live_runs == []
 
 
-def test_a_process_is_told_that_its_job_is_not_here(world):
+def test_a_process_for_an_unknown_job_gets_an_error(world):
     with pytest.raises(JobNotFound, match="DATABASE_URL"):
         world.do(runs.join, "another", "batch", "", LEASE_S)
     with pytest.raises(RunRefused, match="is for the spider batch, not crawl"):
         world.join("", kind="crawl")
 
 
-def test_a_process_that_shows_no_life_loses_its_place(world):
+def test_a_process_without_heartbeats_loses_its_run(world):
     run_id = world.ask()
     world.join(run_id)
     assert not world.end_lost(), "it lives"
@@ -195,7 +195,7 @@ def test_a_run_waits_for_its_node_while_services_end_and_start(world):
     assert world.row(run_id).state == RunState.RUNNING
 
 
-def test_a_process_without_nodes_takes_what_waits_for_a_service_that_is_gone(world):
+def test_a_process_without_nodes_runs_jobs_that_wait_for_a_dead_service(world):
     run_id = world.ask()
     assert world.do(runs.waiting_jobs, *world.look) == []
     world.die(world.service)
@@ -225,7 +225,7 @@ def test_a_job_fails_whose_processes_are_lost_again_and_again(world):
     assert job.error == f"Its processes were lost {MAX_LOST} times and it got nowhere."
 
 
-def test_runs_that_ended_otherwise_between_lost_ones_change_nothing(world):
+def test_other_ends_between_lost_runs_do_not_reset_the_count(world):
     for _ in range(MAX_LOST):
         run_id = world.ask()
         world.join(run_id)
@@ -269,7 +269,7 @@ def test_a_job_that_waits_for_days_does_not_expire(world):
     assert world.join(run_id).job.id == world.job.id
 
 
-def test_the_runs_of_an_expired_job_go_with_it(world):
+def test_an_expired_job_is_deleted_with_its_runs(world):
     world.ask()
     world.do(outcomes.end_job, world.job.id, JobState.CANCELLED)
     old = update(job_table).values(expires_at=0)

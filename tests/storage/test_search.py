@@ -146,7 +146,7 @@ def test_queries(filled):
     assert {query: filled.find(query) for query in QUERIES} == QUERIES
 
 
-def test_a_page_says_where_the_words_are(filled):
+def test_a_hit_quotes_the_text_around_the_words(filled):
     [hit] = filled.hits('"running shoes"')
     assert hit.title == "Shoes for dogs"
     assert "beside running shoes, red" in hit.description
@@ -162,7 +162,7 @@ def test_news_and_images_are_pages_with_a_date_or_a_picture(filled):
     assert filled.hits("painting", kind="news") == []
 
 
-def test_dates_are_those_of_pages_else_of_their_fetch(filled):
+def test_result_dates_are_page_dates_or_else_fetch_dates(filled):
     expected = {
         "qdr:d": [FOX_URL],
         "cdr:1,cd_min:5/30/2020,cd_max:5/31/2020": [NEWS],
@@ -197,7 +197,7 @@ def test_teams_do_not_find_each_others_pages(filled):
     assert len(filled.find("running", team=OTHER)) == 9
 
 
-def test_the_limit_is_kept_and_nothing_is_told_twice(filled):
+def test_results_stay_within_the_limit_without_duplicates(filled):
     filled.add_noise(30, start=1000)
     found = filled.find("lorem ipsum", limit=25)
     assert len(found) == len(set(found)) == 25
@@ -225,7 +225,7 @@ def test_a_page_may_miss_few_of_many_words(index):
     assert index.find("mauritius november") == ["http://a.example/1"]
 
 
-def test_a_rare_word_is_found_beside_a_common_one(index):
+def test_a_rare_word_is_found_together_with_a_common_word(index):
     index.add({"http://a.example/zebra": ("Of zebras", {})})
     for start in range(0, max(MAX_RANKED.values()), 200):
         index.add_noise(200, start=start)

@@ -74,7 +74,7 @@ def test_a_scrape_that_cannot_be_paid_leaves_no_snapshot(database):
     assert settle(harness, after(0), price=1, is_limited=True) == (False, None)
 
 
-def test_outcomes_of_one_address_stored_together_come_one_after_the_other(database):
+def test_outcomes_of_one_url_in_a_group_are_stored_one_after_another(database):
     harness = Harness(database)
     job_id = harness.start([0, 1, 2], kind="batch")
     ended = [
@@ -133,12 +133,14 @@ def test_snapshots_expire(database):
         ("http://a.example/A", None, False),
     ],
 )
-def test_what_is_one_history(url, tag, is_same):
+def test_equal_urls_and_tags_share_a_history(url, tag, is_same):
     assert (change_snapshots.snapshot_key(url, tag) == KEY) == is_same
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
-def test_processes_that_store_the_same_pages_take_turns(kind, tmp_path, request):
+def test_processes_that_store_the_same_pages_do_not_overwrite_each_other(
+    kind, tmp_path, request
+):
     """Each counts up two pages in another order, and compares again when it is late."""
     url = request.getfixturevalue("postgres_tables")() if kind == "postgresql" else ""
     databases = [Database(tmp_path, url) for _ in range(3)]
@@ -169,7 +171,7 @@ def test_processes_that_store_the_same_pages_take_turns(kind, tmp_path, request)
         each.close()
 
 
-def test_a_call_that_is_late_holds_its_credits_until_it_ends(tmp_path):
+def test_a_late_call_reserves_its_credits_until_its_end(tmp_path):
     async def run():
         database = Database(tmp_path)
         await database.write(job_store.make_team, TEAM)

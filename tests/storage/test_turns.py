@@ -69,7 +69,7 @@ def world(database):
     return World(database)
 
 
-def test_the_first_process_of_a_job_is_the_one_that_starts_it(world):
+def test_the_process_that_starts_a_job_is_its_first_process(world):
     job_id = world.job()
     assert world.has_untaken
     assert world.waiting() == [job_id]
@@ -88,7 +88,7 @@ def test_a_job_that_has_just_started_needs_no_second_process(world):
     assert world.waiting(only=job_id) == [job_id]
 
 
-def test_a_small_job_needs_one_process_and_a_large_one_more(world):
+def test_a_large_job_needs_more_than_one_process(world):
     small, large = world.job(urls=AT_ONCE), world.job(urls=AT_ONCE + 1)
     world.beat("first")
     world.run(small, "first")
@@ -99,7 +99,7 @@ def test_a_small_job_needs_one_process_and_a_large_one_more(world):
     assert world.waiting() == []
 
 
-def test_a_job_of_a_dead_process_comes_before_queued_ones_and_those_before_large_ones(
+def test_jobs_of_dead_processes_come_before_queued_jobs_and_large_jobs(
     world,
 ):
     lost, large = world.job(), world.job(urls=AT_ONCE + 1)
@@ -112,7 +112,7 @@ def test_a_job_of_a_dead_process_comes_before_queued_ones_and_those_before_large
     assert world.waiting() == [lost, queued, large]
 
 
-def test_jobs_that_others_run_do_not_hide_queued_ones(world):
+def test_running_jobs_of_other_processes_do_not_hide_queued_jobs(world):
     served = [world.job() for _ in range(5)]
     queued = world.job()
     world.beat("other")
@@ -135,13 +135,13 @@ def test_large_jobs_with_all_their_processes_do_not_hide_others(world):
     assert world.waiting(most=2, processes=2) == [jobs[2]]
 
 
-def test_queued_jobs_of_teams_take_turns(world):
+def test_queued_jobs_alternate_between_teams(world):
     first = [world.job() for _ in range(3)]
     second = world.job(team="two")
     assert world.waiting(most=2) == [first[0], second, first[1]]
 
 
-def test_a_job_whose_run_has_ended_waits_as_a_queued_one(world):
+def test_a_job_whose_run_has_ended_is_queued_again(world):
     job_id = world.job()
     world.beat("first")
     world.run(job_id, "first")
@@ -182,7 +182,7 @@ def test_jobs_of_commands_are_left_to_them(world):
     assert world.waiting(only=job_id) == [job_id]
 
 
-def test_processes_show_where_they_run_and_what_they_take(world):
+def test_heartbeats_name_host_pid_and_kinds_of_each_process(world):
     world.beat("first", jobs=3)
     world.beat("second", takes=(), drains=True)
     world.do(leases.beat, "of an earlier version", 15)

@@ -82,7 +82,7 @@ def test_each_step_works_once_however_many_try(database, uploads):
     asyncio.run(run())
 
 
-def test_late_uploads_and_files_without_one_are_deleted(database, uploads):
+def test_expired_uploads_and_orphaned_files_are_deleted(database, uploads):
     async def run():
         kept, late, empty = [await uploads.open(TEAM, "a", "x/y") for _ in range(3)]
         for each in (kept, late):
@@ -123,7 +123,7 @@ def test_a_team_has_a_limited_number(uploads):
     asyncio.run(run())
 
 
-def test_many_that_arrive_at_once_stay_within_number_and_quota(database):
+def test_parallel_uploads_stay_within_number_and_quota(database):
     database.write_blocking(job_store.make_team, TEAM)
     uploads = Uploads(database, usual_mb=1)
 
@@ -140,7 +140,7 @@ def test_many_that_arrive_at_once_stay_within_number_and_quota(database):
     database.write_blocking(job_store.make_team, OTHER)
 
 
-def test_a_team_without_room_can_send_nothing(database):
+def test_a_team_at_its_disk_quota_cannot_upload(database):
     database.write_blocking(job_store.make_team, TEAM)
     uploads = Uploads(database, usual_mb=1)
 

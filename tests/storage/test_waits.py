@@ -112,7 +112,7 @@ def test_a_transaction_that_is_left_alone_is_ended(opened):
     assert shared == ["5s", "8s", "20s", "read committed"]
 
 
-def test_a_locked_job_holds_up_no_other(opened, url, monkeypatch):
+def test_a_locked_job_does_not_delay_other_jobs(opened, url, monkeypatch):
     monkeypatch.setattr(write_queue, "ASIDE", connections.Waits(lock_s=3600))
     first, *others = begin(opened, 5)
 
@@ -131,7 +131,7 @@ def test_a_locked_job_holds_up_no_other(opened, url, monkeypatch):
     assert found is None
 
 
-def test_many_locked_jobs_hold_up_no_other(opened, url):
+def test_many_locked_jobs_do_not_delay_another_job(opened, url):
     locked = begin(opened, 12)
     [free] = begin(opened)
 
@@ -157,7 +157,7 @@ def test_a_lock_that_is_never_let_go_is_an_error(opened, url, monkeypatch):
     assert run(opened.write(lock, job_id))[0] == ["queued"]
 
 
-def test_what_locks_a_team_holds_up_no_reader(opened, url):
+def test_a_locked_team_does_not_delay_readers(opened, url):
     """A team's row is waited for in no thread that reads, nor by signs of life."""
     [job_id] = begin(opened)
 
@@ -291,7 +291,7 @@ def through(url, port):
     return address._replace(netloc=f"{user}@127.0.0.1:{port}").geturl()
 
 
-def test_a_server_that_says_nothing_is_left(tmp_path, url, postgres, monkeypatch):
+def test_a_silent_database_server_is_given_up(tmp_path, url, postgres, monkeypatch):
     monkeypatch.setattr(bounded_connections, "SILENCE_S", 0.5)
     monkeypatch.setitem(bounded_connections.NETWORK, "connect_timeout", 2)
     one = text("SELECT 1")
@@ -309,7 +309,7 @@ def test_a_server_that_says_nothing_is_left(tmp_path, url, postgres, monkeypatch
         opened.close()
 
 
-def test_a_read_does_not_wait_for_ever_for_its_turn(opened, monkeypatch):
+def test_a_read_does_not_wait_for_ever_for_a_thread(opened, monkeypatch):
     monkeypatch.setattr(database_module, "READ_S", 0.5)
     ends = threading.Event()
     slow = [opened.read(lambda _: ends.wait(BOUND_S)) for _ in range(4)]
@@ -347,7 +347,7 @@ def pooled(tmp_path, url):
 
 
 @pytest.mark.skipif(PROGRAM is None, reason="PgBouncer is not installed")
-def test_all_holds_behind_a_pooler_of_transactions(pooled, url):
+def test_limits_and_locks_work_with_a_transaction_pooler(pooled, url):
     opened = pooled
     jobs = begin(opened, 3)
     lock_time = text("SHOW lock_timeout")

@@ -35,7 +35,7 @@ def test_the_first_item_is_written_at_once(written):
     assert calls == [[1]]
 
 
-def test_items_wait_for_each_other_and_go_along_with_what_waits_for_nothing(written):
+def test_items_are_grouped_and_join_the_next_urgent_write(written):
     opened, note, calls = written
     opened.submit_each(note, "job", 1).result(LONG_S / 10)
     items = [opened.submit_each(note, "job", number) for number in (2, 3, 4)]
@@ -54,7 +54,7 @@ def test_an_item_that_does_not_wait_takes_the_others_along(written):
     assert calls == [[1], [2, 3]]
 
 
-def test_more_than_a_group_of_items_holds_up_nothing(written, monkeypatch):
+def test_more_items_than_a_group_do_not_delay_other_writes(written, monkeypatch):
     opened, note, _ = written
     monkeypatch.setattr(write_queue, "MAX_GROUP", 3)
     began, go_on = threading.Event(), threading.Event()

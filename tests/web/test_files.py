@@ -41,7 +41,7 @@ def own_files() -> list[Path]:
     return sorted(p for p in files if p.suffix in {".js", ".css", ".html"})
 
 
-def test_what_the_page_loads_is_small():
+def test_the_files_of_the_page_are_small():
     own = own_files()
     libraries = [p for p in LIBRARIES.iterdir() if p.suffix in {".js", ".css"}]
     assert own
@@ -63,7 +63,7 @@ def test_lines_of_our_own_files_can_be_read(path):
     assert not long
 
 
-def test_libraries_are_those_of_the_list():
+def test_only_listed_libraries_are_shipped():
     listed = json.loads((LIBRARIES / "libraries.json").read_text())
     files = {name: facts for each in listed for name, facts in each["files"].items()}
     found = {p.name for p in LIBRARIES.iterdir() if p.suffix in {".js", ".css"}}
@@ -130,7 +130,7 @@ def test_files_are_sent_once(service):
         "/web/index.html/more",
     ],
 )
-def test_nothing_else_is_served(service, path):
+def test_only_known_files_are_served(service, path):
     status, _, body = fetched(service, path)
     assert status == 404
     assert json.loads(body) == {"success": False, "error": NO_SUCH_PATH}

@@ -41,7 +41,7 @@ def sent(shown):
     )
 
 
-def test_a_format_is_asked_for_with_its_options(tab, lamp):
+def test_a_format_is_requested_with_its_options(tab, lamp):
     tab.context.grant_permissions(["clipboard-read", "clipboard-write"])
     shown = tab.page
     shown.get_by_role("textbox", name="url").fill(lamp)
@@ -122,7 +122,7 @@ def test_formats_that_are_not_available_are_named_and_not_offered(tab):
 
 
 @pytest.mark.full
-def test_a_question_is_asked(browser, clever, lamp):
+def test_a_question_is_sent_and_its_answer_shown(browser, clever, lamp):
     tab = Tab(browser, clever.url)
     shown = tab.sign_in()
     shown.get_by_role("textbox", name="url").fill(lamp)

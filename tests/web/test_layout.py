@@ -83,7 +83,7 @@ def test_labels_are_broken_between_words_only(tab, crawled, monitor):
 
 
 @pytest.mark.full
-def test_the_key_of_the_browser_is_marked_where_it_is_seen(tab):
+def test_the_mark_of_the_key_in_use_is_visible(tab):
     tab.page.set_viewport_size(NARROW)
     mark = tab.go("usage").get_by_text("signed in with it")
     expect(mark).to_be_visible()
@@ -114,7 +114,7 @@ def test_a_long_url_moves_no_column_out_of_view(tab, crawled):
 
 @pytest.mark.full(keep=1)
 @pytest.mark.parametrize("width", [390, 1280])
-def test_copy_covers_nothing_of_the_text(tab, crawled, width):
+def test_the_copy_button_covers_no_text(tab, crawled, width):
     tab.page.set_viewport_size({"width": width, "height": 844})
     shown = tab.go(f"jobs/{crawled}?kind=crawl&tab=deliveries")
     shown.get_by_role("button", name="Show").first.click()
@@ -131,7 +131,7 @@ def test_json_of_several_lines_is_shown_whole(tab, monitor):
 
 
 @pytest.mark.full
-def test_all_urls_that_robots_refuses_are_no_absence_of_errors(tab, service):
+def test_a_job_with_only_refused_urls_does_not_show_no_errors(tab, service):
     with ScriptedSite({"/": page("/private/a")}) as refusing:
         refusing.put("/robots.txt", "User-agent: *\nDisallow: /private/")
         job = service.post("/v2/crawl", {"url": refusing.url("/")}).json["id"]
@@ -142,7 +142,7 @@ def test_all_urls_that_robots_refuses_are_no_absence_of_errors(tab, service):
 
 
 @pytest.mark.full
-def test_cards_of_an_extract_job_stand_apart(tab, service, shop):
+def test_cards_of_an_extract_job_are_spaced(tab, service, shop):
     body = {"urls": [shop.url("/lamp")], "schema": {"properties": {"title": {}}}}
     job = service.post("/v2/extract", body).json["id"]
     wait_until(lambda: service.get(f"/v2/extract/{job}").json["status"] == "completed")

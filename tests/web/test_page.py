@@ -119,7 +119,7 @@ def test_no_chance_decides_on_a_small_page(tab, site):
     expect(result).to_contain_text("all blocks but menus and footers are kept.")
 
 
-def test_the_same_call_is_shown_as_code_that_does_the_same(tab, site, service):
+def test_the_form_is_shown_as_equivalent_code(tab, site, service):
     shown = tab.page
     url = site.url("/page/1?q='quoted'")
     shown.get_by_role("textbox", name="url").fill(url)
@@ -135,7 +135,7 @@ def test_the_same_call_is_shown_as_code_that_does_the_same(tab, site, service):
         expect(code.locator("pre")).to_contain_text("quoted")
 
 
-def test_a_link_opens_the_form_as_it_was(tab, site):
+def test_a_link_restores_the_form(tab, site):
     body = {"url": site.url("/page/1"), "formats": ["html"], "waitFor": 5}
     terms = urllib.parse.urlencode({"op": "scrape", "body": json.dumps(body)})
     tab.page.goto("about:blank")
@@ -145,7 +145,7 @@ def test_a_link_opens_the_form_as_it_was(tab, site):
     expect(tab.page.get_by_role("checkbox", name="markdown")).not_to_be_checked()
 
 
-def test_wrong_values_are_told_at_their_option(tab):
+def test_wrong_values_are_reported_at_their_option(tab):
     shown = tab.page
     shown.get_by_role("button", name="Run scrape").click()
     expect(shown.get_by_role("alert")).to_contain_text("url")
@@ -178,7 +178,7 @@ def test_maps_searches_and_files(tab, site, tmp_path):
 
 
 @pytest.mark.full
-def test_pages_of_search_results_are_shown_like_scraped_ones(
+def test_pages_of_search_results_are_shown_like_scraped_pages(
     browser, start_service, site
 ):
     results = [{"url": site.url("/article"), "title": "Found", "text": "It"}]
@@ -362,7 +362,7 @@ def test_sitemaps_are_no_pages_of_a_crawl(tab, service):
 
 
 @pytest.mark.full
-def test_a_list_of_any_length_is_one_stop_of_the_keyboard(tab, service):
+def test_a_list_of_any_length_is_one_tab_stop(tab, service):
     with ScriptedSite({}) as lists:
         links = [f"/{number}" for number in range(60)]
         lists.put("/", page(*links))
@@ -425,7 +425,7 @@ def test_the_quality_of_a_crawl_is_shown(tab, service):
     expect(shown.get_by_text("How many of the pages with data")).to_be_visible()
 
 
-def test_a_delivery_is_shown_with_its_answer_and_sent_again(tab, site, service):
+def test_a_delivery_is_shown_with_its_response_and_sent_again(tab, site, service):
     with Receiver() as receiver:
         hook = {"url": receiver.url("/fails/1"), "events": ["completed"]}
         body = {"url": site.url("/page/1"), "limit": 1, "webhook": hook}
@@ -450,7 +450,7 @@ def deliveries(service, job):
     return service.get(f"/v2/crawl/{job}/deliveries").json["deliveries"]
 
 
-def test_nothing_of_a_hostile_page_runs(browser, service):
+def test_scripts_of_a_hostile_page_do_not_run(browser, service):
     text = page(
         "/a'\"><script>top.taken=1</script>",
         title=HOSTILE,
@@ -498,7 +498,7 @@ def test_nothing_of_a_hostile_page_runs(browser, service):
 
 
 @pytest.mark.full
-def test_what_was_typed_outlives_an_expired_session(tab, site):
+def test_typed_values_survive_an_expired_session(tab, site):
     shown = tab.page
     url = shown.get_by_role("textbox", name="url")
     url.fill(site.url("/page/1"))
@@ -532,9 +532,7 @@ def test_what_was_typed_outlives_an_expired_session(tab, site):
 
 
 @pytest.mark.full
-def test_what_was_typed_outlives_an_outage_of_the_database(
-    browser, start_service, site
-):
+def test_typed_values_survive_an_outage_of_the_database(browser, start_service, site):
     try:
         server = Postgres()
     except PostgresMissing as error:
@@ -568,7 +566,7 @@ def test_what_was_typed_outlives_an_outage_of_the_database(
 
 
 @pytest.mark.full
-def test_what_was_typed_outlives_a_restart(browser, start_service, site, tmp_path):
+def test_typed_values_survive_a_restart(browser, start_service, site, tmp_path):
     service = start_service(tmp_path)
     tab = Tab(browser, service.url)
     shown = tab.sign_in()
@@ -589,7 +587,7 @@ def test_what_was_typed_outlives_a_restart(browser, start_service, site, tmp_pat
     assert [f for f in tab.faults if "ERR_CONNECTION_REFUSED" not in f] == []
 
 
-def test_a_deleted_job_says_so(tab):
+def test_a_deleted_job_shows_not_found(tab):
     gone = "00000000-0000-4000-8000-000000000000"
     tab.go(f"jobs/{gone}?kind=crawl")
     expect(tab.page.get_by_role("alert")).to_contain_text("Job not found")
@@ -597,7 +595,7 @@ def test_a_deleted_job_says_so(tab):
     tab.faults[:] = [f for f in tab.faults if "404" not in f]
 
 
-def test_work_that_nobody_takes_is_shown(browser, start_service):
+def test_jobs_without_a_worker_cause_a_shown_warning(browser, start_service):
     service = start_service(SCRAPER_MAX_RUNNING_JOBS="0")
     wait_until(lambda: service.get("/health", key=None).json["warnings"])
     tab = Tab(browser, service.url)

@@ -55,13 +55,13 @@ def check(shown: str) -> None:
 
 
 @pytest.mark.parametrize("text", HOSTILE)
-def test_nothing_of_a_hostile_page_is_left(text):
+def test_previews_of_hostile_pages_have_no_active_content(text):
     check(html_preview(text))
     check(markdown_preview(text))
     check(html_preview(f"<p>before</p>{text}<p>after</p>"))
 
 
-def test_a_preview_keeps_what_a_reader_reads():
+def test_a_preview_keeps_readable_content():
     shown = markdown_preview(
         "# Tide\n\n| a | b |\n|---|---|\n| 1 | ~~2~~ |\n\n![sea](x.png)"
     )
@@ -147,7 +147,7 @@ def test_previews_and_blocks_are_made_for_a_session(service):
         assert post(path, body).status == 400
 
 
-def test_a_page_that_is_too_much_to_show_is_told(start_service):
+def test_a_page_too_large_for_a_preview_is_an_error(start_service):
     service = start_service(SCRAPER_CONVERTER_MEMORY_MB="512")
     headers = sign_in(service, key=KEY).writing
     body = {"html": "<p>The tide rises.</p>" * 420_000, "url": "http://a.example/"}

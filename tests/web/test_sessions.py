@@ -120,7 +120,7 @@ def test_a_forged_cookie_is_no_session(service, cookie):
     ],
     ids=str,
 )
-def test_bad_sign_ins_say_why(service, body, status):
+def test_failed_sign_ins_name_the_reason(service, body, status):
     reply = service.post("/web/api/session", body, key=None)
     assert (reply.status, reply.json["success"]) == (status, False)
     assert reply.json["error"]
@@ -155,7 +155,7 @@ def test_the_first_start_prints_a_link_that_signs_in_once(fresh):
     assert "used before" in again.json["error"]
 
 
-def test_without_keys_nobody_signs_in(start_service):
+def test_no_sign_in_is_needed_if_keys_are_off(start_service):
     service = start_service(SCRAPER_AUTH_ENABLED="false")
     reply = service.get("/web/api/session", key=None)
     assert (reply.json["needsKey"], reply.json["signedIn"]) == (False, True)
