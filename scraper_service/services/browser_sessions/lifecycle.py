@@ -151,8 +151,10 @@ class Lifecycle:
         Raises :exc:`SessionLimit`, :exc:`ProfileInUse`, :exc:`QueueFull`,
         :exc:`~scraper_service.errors.OutOfCredits` and :exc:`ServiceUnavailable`.
         """
-        page = under_policy(PageOptions(url=url or "", scrape=scrape), team.site_policy)
-        scrape = page.scrape
+        request = under_policy(
+            PageOptions(url=url or "", scrape=scrape), team.site_policy
+        )
+        scrape = request.scrape
         if len(self.running) + self._opening >= self._most:
             raise QueueFull(
                 "The service has as many browser sessions as its memory allows."
