@@ -10,6 +10,12 @@ from scraper_service.api.routes.browser_sessions import (
 )
 from scraper_service.api.routes.crawl_report import CrawlReportRoutes
 from scraper_service.api.routes.exports import ExportRoutes
+from scraper_service.api.routes.extract_and_agents import (
+    AgentRoutes,
+    DeepResearchRoutes,
+    ExtractRoutes,
+    LlmsTextRoutes,
+)
 from scraper_service.api.routes.feedback import FeedbackRoutes
 from scraper_service.api.routes.files import FileRoutes
 from scraper_service.api.routes.job_history import JobHistoryRoutes
@@ -19,12 +25,6 @@ from scraper_service.api.routes.jobs import (
     JobRoutes,
 )
 from scraper_service.api.routes.monitors import MonitorRoutes
-from scraper_service.api.routes.operations import (
-    AgentRoutes,
-    DeepResearchRoutes,
-    ExtractRoutes,
-    LlmsTextRoutes,
-)
 from scraper_service.api.routes.pages import PageRoutes, SearchRoutes
 from scraper_service.api.routes.team import (
     AuditRoutes,

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from scraper_service.crawling.observability import LoopLag
     from scraper_service.services.job_runner import JobRunner
-    from scraper_service.services.kinds.operations import Work
+    from scraper_service.services.model_jobs.running_job import Work
     from scraper_service.services.monitoring.check_run import MonitorScheduler
     from scraper_service.services.monitoring.notifications import ChannelSender, Mailer
     from scraper_service.services.observability.health import Health
@@ -104,12 +104,12 @@ class Background:
 
     def _work(self) -> dict[str, Work]:
         from scraper_service.llm.model import language_model
-        from scraper_service.services.kinds.agent import Agent, Research
-        from scraper_service.services.kinds.agent_run import RunTools
-        from scraper_service.services.kinds.agent_writer import AgentWriter
-        from scraper_service.services.kinds.extraction import Extract
-        from scraper_service.services.kinds.llms_txt import LlmsText
         from scraper_service.services.map_search import Sources
+        from scraper_service.services.model_jobs.agent import Agent, Research
+        from scraper_service.services.model_jobs.agent_run import RunTools
+        from scraper_service.services.model_jobs.agent_writer import AgentWriter
+        from scraper_service.services.model_jobs.extraction import Extract
+        from scraper_service.services.model_jobs.llms_txt import LlmsText
         from scraper_service.storage.accounts.credits import Prices
 
         settings, prices = self.settings, Prices(self.settings)
@@ -186,7 +186,7 @@ class Background:
         self.channels.open()
 
     def _coroutine(self, work: Work) -> Callable[[Taken], Awaitable[None]]:
-        from scraper_service.services.kinds.operations import run_operation
+        from scraper_service.services.model_jobs.running_job import run_operation
 
         wake = self.runner.wake
         return partial(run_operation, work, self.database, self.pool, wake)

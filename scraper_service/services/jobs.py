@@ -39,7 +39,7 @@ from scraper_service.services.observability.tracing import note_job
 from scraper_service.services.upkeep import expire
 from scraper_service.shared_objects import BackgroundTasks
 from scraper_service.storage.job_records import JobState
-from scraper_service.storage.jobs import admission, earlier_pages, operations
+from scraper_service.storage.jobs import admission, earlier_pages, model_jobs
 from scraper_service.storage.jobs.job_urls import JobReport, read_report
 from scraper_service.storage.jobs.jobs import Jobs
 from scraper_service.storage.webhooks import WebhookOutbox
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from scraper_service.services.capabilities import Availability
     from scraper_service.services.crawl_preview import CheckT, Explanation, Previews
     from scraper_service.services.job_runner import JobRunner
-    from scraper_service.services.kinds.operations import Work
+    from scraper_service.services.model_jobs.running_job import Work
     from scraper_service.services.webhooks import Webhooks
     from scraper_service.storage.accounts.credits import Prices
     from scraper_service.storage.database import Database
@@ -78,7 +78,7 @@ if TYPE_CHECKING:
         JobSummary,
     )
     from scraper_service.storage.jobs.job_urls import Listing, UrlQuery
-    from scraper_service.storage.jobs.operations import OperationRow
+    from scraper_service.storage.jobs.model_jobs import OperationRow
 
 AGENT_CREDITS = 5  # that a team must have, unless the caller set fewer: one page
 NO_SOURCES = "keepSources must be false or left out with zeroDataRetention, got true"
@@ -489,7 +489,7 @@ class TeamJobs:
     ) -> OperationRow:
         """Return an operation. Raises :exc:`JobNotFound` with the text ``not_found``."""
         return existing(
-            await self._database.read(operations.read_operation, job_id, team.id, kind),
+            await self._database.read(model_jobs.read_operation, job_id, team.id, kind),
             not_found,
         )
 
@@ -498,7 +498,7 @@ class TeamJobs:
     ) -> list[Job]:
         """Return the newest operations of a team that started before a time."""
         return await self._database.read(
-            operations.read_operations, team.id, kind, before, limit
+            model_jobs.read_operations, team.id, kind, before, limit
         )
 
     async def cancel_operation(
@@ -512,7 +512,7 @@ class TeamJobs:
             await self._runner.cancel(found.id)
             self._runner.wake()  # its steps end too
         after = await self._database.read(
-            operations.read_operation, found.id, team.id, found.kind
+            model_jobs.read_operation, found.id, team.id, found.kind
         )
         return JobState.CANCELLED if after is None else after.state
 

@@ -9,7 +9,7 @@ import json
 
 import pytest
 
-from tests.api.test_operations import run
+from tests.api.test_model_jobs import run
 from tests.support.monitors import create, scrape
 from tests.support.monitors import run as run_check
 from tests.support.scripted_site import ScriptedSite, page

@@ -8,7 +8,7 @@ import uuid
 import pytest
 
 from tests.api.test_limits import Team, wait_until
-from tests.api.test_operations import ended, run, start
+from tests.api.test_model_jobs import ended, run, start
 from tests.conftest import Service
 from tests.support import shop
 from tests.support.crash import kill

@@ -364,7 +364,7 @@ def test_usage_is_read(value):
 @pytest.mark.full
 def test_operations_of_several_steps(run, service_of_operations):
     service, web = service_of_operations
-    steps = run("operations", service, web.url(""))
+    steps = run("model_jobs", service, web.url(""))
     assert not [line for line in steps.values() if "error" in line]
     value = {name: line["value"] for name, line in steps.items()}
     for name in ("v2 extract", "v1 extract"):

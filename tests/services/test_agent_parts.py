@@ -14,7 +14,7 @@ from scraper_service.content.formats.llms_txt_and_agents import (
 )
 from scraper_service.content.structured_data.merging import PageData
 from scraper_service.llm.replies import field_sources, merge_pages
-from scraper_service.services.kinds.agent_state import (
+from scraper_service.services.model_jobs.agent_state import (
     MAX_KNOWN,
     MAX_SAID,
     AgentState,

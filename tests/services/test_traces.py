@@ -203,7 +203,7 @@ SHARED = "from scraper_service.services.observability.tracing import shared_trac
 def test_opentelemetry_is_not_imported_without_the_endpoint_variable():
     code = (
         "import sys\nimport scraper_service.addon, scraper_service.server.service\n"
-        "import scraper_service.services.jobs, scraper_service.services.kinds\n"
+        "import scraper_service.services.jobs, scraper_service.services.model_jobs\n"
         f"{SHARED}assert shared_traces() is None\n"
         "assert not any(x.startswith('opentelemetry') for x in sys.modules)\n"
     )

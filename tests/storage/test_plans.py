@@ -26,7 +26,7 @@ from scraper_service.storage.jobs import (
     job_deletion,
     job_store,
     job_urls,
-    operations,
+    model_jobs,
     runs,
 )
 from scraper_service.storage.jobs.job_urls import Cursor, UrlQuery
@@ -317,8 +317,8 @@ def test_ended_jobs_of_a_team_are_not_read(tmp_path):
                 driver, sent = connection.connection.driver_connection, []
                 driver.set_trace_callback(sent.append)
                 admission._active(connection, "team")
-                operations.next_start(connection, "team", "agent")
-                operations.read_operations(connection, "team", "agent", None, 20)
+                model_jobs.next_start(connection, "team", "agent")
+                model_jobs.read_operations(connection, "team", "agent", None, 20)
                 job_deletion.cancel(connection, made.id, "team")
                 job_store.active_jobs(connection, "team")
                 usage.read_queue(connection, "team")

@@ -16,7 +16,7 @@ from scraper_service.storage.accounts.credits import Call
 from scraper_service.storage.files import artefacts
 from scraper_service.storage.frontier import leases, outcomes
 from scraper_service.storage.job_records import JobState
-from scraper_service.storage.jobs import admission, job_store, operations, runs
+from scraper_service.storage.jobs import admission, job_store, model_jobs, runs
 from scraper_service.storage.jobs.admission import Terms
 from scraper_service.storage.schema import activity, artefact, job, scrape
 from scraper_service.storage.transactions import now_of
@@ -123,9 +123,9 @@ def test_a_step_is_stored_as_long_as_its_operation(stored):
     parent = run(stored, admission.create_job, terms, options, 1, None, 1).id
     taken = run(stored, runs.take, parent, "owner")
     batch = batch_options({"urls": "http://a.example/"})
-    assert run(stored, operations.add_step, parent, taken.run_id, "step", batch)
-    step = operations.step_id(parent, "step")
+    assert run(stored, model_jobs.add_step, parent, taken.run_id, "step", batch)
+    step = model_jobs.step_id(parent, "step")
     assert row_of(stored, step).retention_s == WEEK_S
-    assert run(stored, operations.complete, parent, taken.run_id, b"{}", 1, 0)
+    assert run(stored, model_jobs.complete, parent, taken.run_id, b"{}", 1, 0)
     row = row_of(stored, parent)
     assert row.expires_at == pytest.approx(row.completed_at + WEEK_S)

@@ -65,10 +65,10 @@ scraper_service.api.streams.streaming scraper_service.api.requests.v1
 scraper_service.options.v2_requests scraper_service.api.events
 scraper_service.cli.outputs.output scraper_service.content.structured_data.merging
 scraper_service.content.documents.files scraper_service.crawling.robots
-scraper_service.llm.model scraper_service.services.kinds.agent
-scraper_service.services.kinds.extraction
+scraper_service.llm.model scraper_service.services.model_jobs.agent
+scraper_service.services.model_jobs.extraction
 scraper_service.storage.accounts.teams scraper_service.services.jobs
-scraper_service.services.kinds.llms_txt scraper_service.services.scraping
+scraper_service.services.model_jobs.llms_txt scraper_service.services.scraping
 scraper_service.storage.files.uploads scraper_service.web.sessions werkzeug.routing
 wsproto multipart scraper_service.crawling.converter_pool.page_conversion
 scraper_service.crawling.middlewares scraper_service.crawling.download.handler
@@ -76,7 +76,7 @@ scraper_service.crawling.middlewares scraper_service.crawling.pipelines.pages
 scraper_service.crawling.scheduler scraper_service.search_engines.web_search
 scraper_service.services.capabilities scraper_service.services.observability.health
 scraper_service.services.job_following scraper_service.services.map_search
-scraper_service.services.kinds.operations scraper_service.services.resident_crawler
+scraper_service.services.model_jobs.running_job scraper_service.services.resident_crawler
 scraper_service.services.webhooks scraper_service.spiders.crawl
 scraper_service.spiders.scrape scraper_service.storage.database
 scraper_service.api.versions scraper_service.web.routes scraper_service.addon

@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 from scraper_service.errors import ServiceError, ServiceUnavailable
-from scraper_service.services.kinds.operations import OperationFailed, Work
+from scraper_service.services.model_jobs.running_job import OperationFailed, Work
 from scraper_service.services.monitoring.monitors import estimate
 from scraper_service.services.monitoring.target_runs import (
     CheckTools,
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from scraper_service.llm.model import LanguageModel
     from scraper_service.search_engines.web_search import Searches
     from scraper_service.services.job_runner import JobRunner
-    from scraper_service.services.kinds.operations import Operation
+    from scraper_service.services.model_jobs.running_job import Operation
     from scraper_service.services.monitoring.target_runs import TargetRun
     from scraper_service.storage.accounts.credits import Prices
     from scraper_service.storage.database import Database

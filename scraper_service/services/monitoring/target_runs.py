@@ -27,7 +27,7 @@ from scraper_service.options.limits import under_policy
 from scraper_service.options.monitors import CrawlTarget, ScrapeTarget, SearchTarget
 from scraper_service.search_engines.web_search import Searches
 from scraper_service.services.job_runner import JobRunner
-from scraper_service.services.kinds.operations import Operation, RunLost
+from scraper_service.services.model_jobs.running_job import Operation, RunLost
 from scraper_service.services.monitoring.judge import PRICE, ChangeJudge
 from scraper_service.services.monitoring.monitors import search_price
 from scraper_service.services.monitoring.searches import search_target
@@ -35,7 +35,7 @@ from scraper_service.storage.accounts.credits import Prices
 from scraper_service.storage.database import Database
 from scraper_service.storage.job_records import JobState, PageRow
 from scraper_service.storage.jobs.jobs import Jobs
-from scraper_service.storage.jobs.operations import step_id
+from scraper_service.storage.jobs.model_jobs import step_id
 from scraper_service.storage.monitors import check_steps, snapshots
 from scraper_service.storage.monitors.checks import CheckedPages, CheckPlan
 from scraper_service.storage.monitors.snapshots import PageSnapshot, url_key
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from scraper_service.options.monitors import TargetT
     from scraper_service.options.scrape import ScrapeOptions
     from scraper_service.storage.job_records import Job
-    from scraper_service.storage.jobs.operations import Entry
+    from scraper_service.storage.jobs.model_jobs import Entry
 
 
 UNSURE = "The check did not find {}, but a failure may have hidden what is still there."

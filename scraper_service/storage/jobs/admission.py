@@ -43,7 +43,7 @@ from scraper_service.storage.frontier import outcomes
 from scraper_service.storage.frontier.job_warnings import JobWarning, add_warning
 from scraper_service.storage.frontier.links import Seed, insert_links, seed_of
 from scraper_service.storage.job_records import ACTIVE, Job, JobState, Link, RowState
-from scraper_service.storage.jobs import operations
+from scraper_service.storage.jobs import model_jobs
 from scraper_service.storage.jobs.earlier_pages import find_base, find_source
 from scraper_service.storage.jobs.job_store import get_job, insert_job
 from scraper_service.storage.schema import idempotency, job
@@ -116,7 +116,7 @@ def create_job(
     wanted = len(seed.links) if seed.page_limit is None else seed.page_limit
     if isinstance(options, AgentOptions):
         ledger.lock_team(connection, terms.team_id)
-        start = operations.next_start(connection, terms.team_id, options.kind)
+        start = model_jobs.next_start(connection, terms.team_id, options.kind)
         columns["created_at"] = start
     if isinstance(options, CrawlOptions) and options.since is not None:
         base = find_base(connection, terms.team_id, options)

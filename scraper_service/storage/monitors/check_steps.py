@@ -26,7 +26,7 @@ from scraper_service.storage.frontier.job_warnings import JobWarning, add_warnin
 from scraper_service.storage.frontier.links import seed_of
 from scraper_service.storage.job_records import ACTIVE, JobState
 from scraper_service.storage.jobs import job_store
-from scraper_service.storage.jobs.operations import step_id, store_end, store_memory
+from scraper_service.storage.jobs.model_jobs import step_id, store_end, store_memory
 from scraper_service.storage.jobs.runs import holds
 from scraper_service.storage.monitors import messages, snapshots
 from scraper_service.storage.monitors.checks import (

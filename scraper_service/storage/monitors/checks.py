@@ -26,7 +26,7 @@ from scraper_service.storage.accounts.credits import Call
 from scraper_service.storage.frontier import outcomes
 from scraper_service.storage.job_records import ACTIVE, JobState, PageRow
 from scraper_service.storage.jobs import job_store
-from scraper_service.storage.jobs.operations import step_id
+from scraper_service.storage.jobs.model_jobs import step_id
 from scraper_service.storage.monitors.messages import open_messages
 from scraper_service.storage.monitors.monitors import (
     NOT_FOUND,

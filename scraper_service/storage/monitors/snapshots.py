@@ -15,7 +15,7 @@ from scraper_service.discovery.scope_rules import Reason
 from scraper_service.discovery.sitemap import absent
 from scraper_service.storage.frontier.refused_links import is_listed
 from scraper_service.storage.job_records import RowState
-from scraper_service.storage.jobs.operations import step_id
+from scraper_service.storage.jobs.model_jobs import step_id
 from scraper_service.storage.schema import frontier, page
 from scraper_service.storage.schema import monitor_snapshot as table
 from scraper_service.storage.transactions import number_of, upsert

@@ -23,8 +23,9 @@ from scraper_service.errors import (
     plural,
 )
 from scraper_service.options.urls import host_of
-from scraper_service.services.kinds import agent_state
-from scraper_service.services.kinds.agent_state import (
+from scraper_service.services.map_search import Sources
+from scraper_service.services.model_jobs import agent_state
+from scraper_service.services.model_jobs.agent_state import (
     MAPPED,
     RESULTS,
     AgentState,
@@ -33,8 +34,7 @@ from scraper_service.services.kinds.agent_state import (
     is_url,
     url_key,
 )
-from scraper_service.services.kinds.agent_writer import AgentWriter
-from scraper_service.services.map_search import Sources
+from scraper_service.services.model_jobs.agent_writer import AgentWriter
 from scraper_service.storage.accounts.credits import Prices
 
 if TYPE_CHECKING:
@@ -42,8 +42,8 @@ if TYPE_CHECKING:
 
     from scraper_service.content.formats.llms_txt_and_agents import AgentPage
     from scraper_service.options.jobs import RunOptionsT
-    from scraper_service.services.kinds.agent_state import AgentChoice, RunBounds
-    from scraper_service.services.kinds.operations import Operation
+    from scraper_service.services.model_jobs.agent_state import AgentChoice, RunBounds
+    from scraper_service.services.model_jobs.running_job import Operation
 
 
 SHOWN_LINKS = 25  # of the pages of one round, for the model

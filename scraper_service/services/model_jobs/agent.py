@@ -18,8 +18,8 @@ from scraper_service.content.structured_data.merging import merge
 from scraper_service.errors import plural
 from scraper_service.llm.model import ModelError, member_of
 from scraper_service.options.formats import Json, Markdown
-from scraper_service.services.kinds.agent_run import ModelRun, RunTools, in_turns
-from scraper_service.services.kinds.agent_state import (
+from scraper_service.services.model_jobs.agent_run import ModelRun, RunTools, in_turns
+from scraper_service.services.model_jobs.agent_state import (
     EXTRACT,
     MAP,
     MOST_A_ROUND,
@@ -37,14 +37,14 @@ from scraper_service.services.kinds.agent_state import (
     url_key,
     urls_in_text,
 )
-from scraper_service.services.kinds.agent_writer import FinalAnswer, data_of
+from scraper_service.services.model_jobs.agent_writer import FinalAnswer, data_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from scraper_service.content.formats.llms_txt_and_agents import AgentPage
     from scraper_service.options.jobs import AgentOptions, ResearchOptions
-    from scraper_service.services.kinds.operations import Operation
+    from scraper_service.services.model_jobs.running_job import Operation
 
 MODEL_PAUSE_S = 1.0  # after a failure of the model, longer after several of them
 CREDIT_LIMIT, NO_CREDITS = "credit_limit_reached", "Max credits exceeded"

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from scraper_service.api.http_server import JsonRequest
     from scraper_service.services.accounts import Team
     from scraper_service.storage.job_records import Job
-    from scraper_service.storage.jobs.operations import OperationRow
+    from scraper_service.storage.jobs.model_jobs import OperationRow
 
 
 # The text of the 404, by kind of job.

@@ -18,7 +18,7 @@ from scraper_service.options.map_search import MAX_QUERY
 from scraper_service.options.parsing import short
 from scraper_service.options.scrape import PdfParser, SiteRules
 from scraper_service.options.urls import caller_url, host_of
-from scraper_service.services.kinds.operations import batch_of
+from scraper_service.services.model_jobs.running_job import batch_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -14,7 +14,7 @@ from scraper_service.content.formats.llms_txt_and_agents import cut, pages_text
 from scraper_service.content.structured_data.merging import PageData
 from scraper_service.llm.model import ModelError
 from scraper_service.llm.replies import field_sources, merge_pages
-from scraper_service.services.kinds.agent_state import (
+from scraper_service.services.model_jobs.agent_state import (
     CHOICE_SCHEMA,
     RunStopped,
     source_of,
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from scraper_service.llm.model import LanguageModel, ModelAnswer
     from scraper_service.llm.replies import PageAnswer
     from scraper_service.options.jobs import AgentOptions, RunOptionsT
-    from scraper_service.services.kinds.agent_state import AgentState
-    from scraper_service.services.kinds.operations import Operation
+    from scraper_service.services.model_jobs.agent_state import AgentState
+    from scraper_service.services.model_jobs.running_job import Operation
 
 PARTIAL_PAGES, PARTIAL_TEXT = 10, 300  # pages and characters of a partial text
 _CITED = re.compile(r"\[(\d{1,3}(?:, ?\d{1,3})*)\]")

@@ -11,8 +11,8 @@ from scraper_service.content.formats.llms_txt_and_agents import (
     without_text,
 )
 from scraper_service.discovery import map_results
-from scraper_service.services.kinds.operations import OperationFailed, batch_of
 from scraper_service.services.map_search import with_written_start
+from scraper_service.services.model_jobs.running_job import OperationFailed, batch_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from scraper_service.content.formats.llms_txt_and_agents import LlmsPage
     from scraper_service.options.jobs import LlmsTextOptions
-    from scraper_service.services.kinds.operations import Operation
     from scraper_service.services.map_search import Sources
+    from scraper_service.services.model_jobs.running_job import Operation
     from scraper_service.storage.accounts.credits import Prices
 
 

@@ -12,7 +12,7 @@ from scraper_service.discovery import map_results
 from scraper_service.errors import QueueFull, ServiceError, ServiceUnavailable, plural
 from scraper_service.options.formats import Json, Links
 from scraper_service.options.jobs import SITE, ExtractOptions
-from scraper_service.services.kinds.operations import OperationFailed, batch_of
+from scraper_service.services.model_jobs.running_job import OperationFailed, batch_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from scraper_service.content.stored_pages import StoredPage
     from scraper_service.options.jobs import BatchOptions
-    from scraper_service.services.kinds.operations import Operation
     from scraper_service.services.map_search import Sources
+    from scraper_service.services.model_jobs.running_job import Operation
     from scraper_service.storage.accounts.credits import Prices
 
 

@@ -21,11 +21,11 @@ from scraper_service.storage.jobs import (
     admission,
     job_deletion,
     job_store,
-    operations,
+    model_jobs,
     runs,
 )
 from scraper_service.storage.jobs.admission import Terms
-from scraper_service.storage.jobs.operations import step_id
+from scraper_service.storage.jobs.model_jobs import step_id
 from scraper_service.storage.jobs.runs import LOST, MAX_LOST
 from scraper_service.storage.schema import activity, event, job, operation, run
 from scraper_service.storage.schema import ledger as ledger_table
@@ -88,7 +88,7 @@ class World:
         return self.do(runs.take, operation_id, owner)
 
     def read(self, operation_id, team=TEAM, kind="llmstxt"):
-        return self.do(operations.read_operation, operation_id, team, kind)
+        return self.do(model_jobs.read_operation, operation_id, team, kind)
 
     def waiting(self, owner=OWNER, busy=(), limit=10):
         kinds = kinds_of(OPERATIONS)
@@ -141,15 +141,15 @@ def test_writes_of_a_process_that_lost_its_lease_are_refused(world):
     world.do(leases.beat, OWNER, -1)
     now = world.take(one, RIVAL).run_id
     for function, *args in (
-        (operations.remember, '{"late": 1}'),
-        (operations.show, b'{"late":1}'),
-        (operations.add_step, "pages", BATCH),
-        (operations.complete, b'{"late":1}', 1, 1),
-        (operations.fail, "late"),
+        (model_jobs.remember, '{"late": 1}'),
+        (model_jobs.show, b'{"late":1}'),
+        (model_jobs.add_step, "pages", BATCH),
+        (model_jobs.complete, b'{"late":1}', 1, 1),
+        (model_jobs.fail, "late"),
     ):
         assert world.do(function, one, late, *args) is False
     world.do(runs.end, one, late, "too late")
-    assert world.do(operations.remember, one, now, '{"a": 1}') is True
+    assert world.do(model_jobs.remember, one, now, '{"a": 1}') is True
     found = world.read(one)
     assert (found.state, found.result) == (JobState.SCRAPING, None)
     assert world.do(job_store.get_job, step_id(one, "pages"), None) is None
@@ -159,7 +159,7 @@ def test_writes_of_a_process_that_lost_its_lease_are_refused(world):
 def test_a_process_resumes_its_own_operation(world):
     one = world.start()
     taken = world.take(one)
-    world.do(operations.remember, one, taken.run_id, '{"urls": ["http://b.example"]}')
+    world.do(model_jobs.remember, one, taken.run_id, '{"urls": ["http://b.example"]}')
     world.do(runs.end, one, taken.run_id, "shutdown")
     assert world.waiting() == [one]
     assert json.loads(world.take(one).memory) == {"urls": ["http://b.example"]}
@@ -173,24 +173,24 @@ def test_a_step_begins_once_and_is_found_again(world):
     one = world.start()
     claim = world.take(one).run_id
     for _ in range(2):
-        assert world.do(operations.add_step, one, claim, "pages", BATCH) is True
+        assert world.do(model_jobs.add_step, one, claim, "pages", BATCH) is True
     step = step_id(one, "pages")
     found = world.do(job_store.get_job, step, None)
     assert isinstance(found, Job)
     assert (found.kind, found.open, found.version) == ("batch", 2, 1)
     assert options_from_json("batch", json.loads(found.options)).scrape == BATCH.scrape
     world.run_step(step, b'{"n":%d}')
-    entries = world.do(operations.read_entries, step, 0)
+    entries = world.do(model_jobs.read_entries, step, 0)
     assert [(e.number, e.body) for e in entries] == [(1, b'{"n":1}'), (0, b'{"n":0}')]
-    assert [e.number for e in world.do(operations.read_entries, step, 1)] == [0]
-    assert world.do(operations.read_entries, step, 2) == []
+    assert [e.number for e in world.do(model_jobs.read_entries, step, 1)] == [0]
+    assert world.do(model_jobs.read_entries, step, 2) == []
 
 
 def test_steps_are_not_listed_as_jobs_and_cost_no_credits(world):
     world.give(10)
     one = world.start(page_price=1, most_jobs=1)
     claim = world.take(one).run_id
-    world.do(operations.add_step, one, claim, "pages", BATCH)
+    world.do(model_jobs.add_step, one, claim, "pages", BATCH)
     step = step_id(one, "pages")
     assert world.do(job_store.get_job, step, TEAM) is None
     assert world.do(job_store.get_job, one, TEAM) is None
@@ -205,7 +205,7 @@ def test_steps_are_not_listed_as_jobs_and_cost_no_credits(world):
     world.run_step(step)
     assert (world.charges, world.balance) == ([], 7)
     assert isinstance(world.start(page_price=1, most_jobs=1), QueueFull)
-    done = world.do(operations.complete, one, claim, b"{}", 2, 2)
+    done = world.do(model_jobs.complete, one, claim, b"{}", 2, 2)
     assert done
     assert (world.charges, world.balance) == ([(one, 2)], 8)
     assert isinstance(world.start(page_price=1, most_jobs=1), str)
@@ -216,11 +216,11 @@ def test_the_result_is_stored_with_the_end_and_charged_once(world):
     one = world.start(page_price=5)
     assert world.balance == 85
     claim = world.take(one).run_id
-    assert world.do(operations.show, one, claim, b'{"data":"part"}') is True
+    assert world.do(model_jobs.show, one, claim, b'{"data":"part"}') is True
     assert world.read(one).result == b'{"data":"part"}'
-    assert world.do(operations.complete, one, claim, b'{"data":1}', 2, 10, 70) is True
-    assert world.do(operations.complete, one, claim, b'{"data":2}', 3, 15) is False
-    assert world.do(operations.fail, one, claim, "late") is False
+    assert world.do(model_jobs.complete, one, claim, b'{"data":1}', 2, 10, 70) is True
+    assert world.do(model_jobs.complete, one, claim, b'{"data":2}', 3, 15) is False
+    assert world.do(model_jobs.fail, one, claim, "late") is False
     found = world.read(one)
     assert (found.state, found.result) == (JobState.COMPLETED, b'{"data":1}')
     assert (found.credits, found.tokens) == (10, 70)
@@ -239,7 +239,7 @@ def test_a_failed_operation_costs_no_credits(world):
     world.give(20)
     one = world.start(page_price=5)
     claim = world.take(one).run_id
-    assert world.do(operations.fail, one, claim, "There is nothing.") is True
+    assert world.do(model_jobs.fail, one, claim, "There is nothing.") is True
     found = world.read(one)
     assert (found.state, found.error) == (JobState.FAILED, "There is nothing.")
     assert (world.balance, world.charges) == (20, [])
@@ -294,16 +294,16 @@ def test_a_step_that_was_stored_makes_up_for_lost_processes(world):
     one = world.start()
     for _ in range(MAX_LOST + 2):
         claim = world.take(one).run_id
-        world.do(operations.remember, one, claim, "{}")
+        world.do(model_jobs.remember, one, claim, "{}")
     assert world.read(one).state is JobState.SCRAPING
 
 
 def test_steps_of_ended_operations_are_ended(world):
     one = world.start()
     claim = world.take(one).run_id
-    world.do(operations.add_step, one, claim, "pages", BATCH)
+    world.do(model_jobs.add_step, one, claim, "pages", BATCH)
     assert world.orphans == ()
-    world.do(operations.complete, one, claim, b"{}", 0, 0)
+    world.do(model_jobs.complete, one, claim, b"{}", 0, 0)
     step = step_id(one, "pages")
     assert world.orphans == (step,)
     world.do(outcomes.end_job, step, JobState.CANCELLED)
@@ -313,9 +313,9 @@ def test_steps_of_ended_operations_are_ended(world):
 def test_an_operation_is_deleted_after_a_day(world):
     one = world.start()
     claim = world.take(one).run_id
-    world.do(operations.add_step, one, claim, "pages", BATCH)
+    world.do(model_jobs.add_step, one, claim, "pages", BATCH)
     world.run_step(step_id(one, "pages"))
-    world.do(operations.complete, one, claim, b"{}", 2, 2)
+    world.do(model_jobs.complete, one, claim, b"{}", 2, 2)
     assert world.read(one) is not None
     world.do(lambda c: c.execute(update(job).values(expires_at=1.0)))
     assert world.read(one) is None

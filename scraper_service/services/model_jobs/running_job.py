@@ -1,7 +1,7 @@
 """The coroutines of extract, agent, deep research and llms.txt jobs, here called operations.
 
 An operation has several steps. The result of a step is stored
-(:mod:`scraper_service.storage.jobs.operations`) before the next step begins. So the coroutine
+(:mod:`scraper_service.storage.jobs.model_jobs`) before the next step begins. So the coroutine
 may end at any ``await``, and another process can continue it.
 """
 
@@ -19,7 +19,7 @@ from scraper_service.errors import QueueFull, ServiceUnavailable, plural
 from scraper_service.options.jobs import BatchOptions
 from scraper_service.options.serialization import options_from_json
 from scraper_service.storage.job_records import JobState
-from scraper_service.storage.jobs import operations
+from scraper_service.storage.jobs import model_jobs
 from scraper_service.storage.jobs.jobs import Jobs
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from scraper_service.options.scrape import ScrapeOptions
     from scraper_service.storage.database import Database
     from scraper_service.storage.job_records import Job
-    from scraper_service.storage.jobs.operations import Entry, StepFailure
+    from scraper_service.storage.jobs.model_jobs import Entry, StepFailure
     from scraper_service.storage.jobs.runs import Taken
 
 T = TypeVar("T")
@@ -110,7 +110,7 @@ class Operation:
         """Store results of a step in :attr:`memory`, as JSON values by name."""
         self.memory |= facts
         memory = json.dumps(self.memory)
-        await self.store(operations.remember, memory)
+        await self.store(model_jobs.remember, memory)
 
     async def advance(self, result: bytes, action: Any = None, **facts: Any) -> None:
         """Do as :meth:`remember` and :meth:`show` in one write.
@@ -120,7 +120,7 @@ class Operation:
         self.memory |= facts
         memory = json.dumps(self.memory)
         event = None if action is None else json.dumps(action)
-        await self.store(operations.advance, memory, result, event)
+        await self.store(model_jobs.advance, memory, result, event)
 
     async def store(self, function: Callable[..., bool], *args: Any) -> None:
         """Run a write of a step, ``function(connection, job_id, run_id, *args)``.
@@ -137,7 +137,7 @@ class Operation:
 
     async def show(self, result: bytes) -> None:
         """Store the result so far as JSON, which the caller can read."""
-        await self.store(operations.show, result)
+        await self.store(model_jobs.show, result)
 
     async def begin(
         self, name: str, batch: BatchOptions, base_id: str | None = None
@@ -146,9 +146,9 @@ class Operation:
 
         It repeats the unchanged pages of the job ``base_id``.
         """
-        await self.store(operations.add_step, name, batch, base_id)
+        await self.store(model_jobs.add_step, name, batch, base_id)
         self._wake()
-        return operations.step_id(self.id, name)
+        return model_jobs.step_id(self.id, name)
 
     async def looks(self, step: str, until: float) -> AsyncIterator[Job]:
         """Yield the state of a batch now and then, until it ends or ``until`` is over."""
@@ -180,19 +180,19 @@ class Operation:
 
     async def entries(self, step: str, skip: int = 0) -> AsyncIterator[list[Entry]]:
         """Yield the pages of a batch from number ``skip``, in the order of arrival."""
-        while found := await self._database.read(operations.read_entries, step, skip):
+        while found := await self._database.read(model_jobs.read_entries, step, skip):
             skip += len(found)
             yield found
 
     async def failures(self, step: str) -> list[StepFailure]:
         """Return the pages of a batch that failed."""
-        return await self._database.read(operations.read_failures, step)
+        return await self._database.read(model_jobs.read_failures, step)
 
     async def complete(
         self, result: bytes, pages: int, price: int, tokens: int | None = None
     ) -> None:
         """Store the result as JSON and charge ``price`` credits for ``pages`` pages."""
-        await self.store(operations.complete, result, pages, price, tokens)
+        await self.store(model_jobs.complete, result, pages, price, tokens)
         CREDITS.labels(self._kind).inc(price)
         self.is_over = True
         self._log_end("completed", pages=pages, credits=price)
@@ -203,7 +203,7 @@ class Operation:
         ``result`` is the JSON that the caller sees beside the error; None leaves it as
         it is.
         """
-        await self.store(operations.fail, error, result)
+        await self.store(model_jobs.fail, error, result)
         self.is_over = True
         self._log_end("failed", error=error)
 
