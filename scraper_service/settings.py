@@ -134,7 +134,7 @@ RATE_LIMITS: list[str] = []
 # Hosts that nothing is fetched from, with their subdomains.
 BLOCKED_SITES: list[str] = []
 
-# Offer the operations as tools for agents (Model Context Protocol) at /mcp.
+# Offer the API as tools for agents (Model Context Protocol) at /mcp.
 MCP = True
 # Tools to offer, such as `firecrawl_scrape`. Empty: all that work.
 MCP_TOOLS: list[str] = []

@@ -30,7 +30,7 @@ MAX_ADDRESS = 80  # characters
 
 @frozen(kw_only=True)
 class RequestChecks:
-    """The checks before every operation, in the order that docs/api/README.md fixes."""
+    """The checks before every request, in the order that docs/api/README.md fixes."""
 
     #: Finds the team of a key.
     accounts: Accounts

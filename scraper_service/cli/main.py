@@ -149,7 +149,7 @@ def worker_command(
 ) -> None:
     """Run the jobs of services without an API, until SIGTERM or Ctrl-C.
 
-    Takes part in all jobs, operations, checks of monitors and webhooks of the database in
+    Takes part in all jobs, checks of monitors and webhooks of the database in
     SCRAPER_DATABASE_URL. Start as many as there are processor cores, on any machines.
     """
     settings = fetch_settings(overrides, HOST=host, DATA_DIR=data_dir)

@@ -478,7 +478,7 @@ class AgentOptions(Caller):
         return Markdown(), Links(), Json(prompt=self.prompt, schema=self.schema)
 
 
-OperationOptionsT: TypeAlias = (
+ModelJobOptionsT: TypeAlias = (
     ExtractOptions | AgentOptions | LlmsTextOptions | ResearchOptions
 )
 
@@ -488,12 +488,12 @@ RunOptionsT: TypeAlias = AgentOptions | ResearchOptions
 
 # What a process takes of the work of all teams, each with a limit of its own.
 JOBS = "jobs"  # crawls and batches
-OPERATIONS = "operations"  # extract, agent, deep research and llms.txt jobs
+MODEL_JOBS = "operations"  # their name in the database and in lists of workers
 CHECKS = "checks"  # of monitors
 #: The settings with the most jobs of a process.
 LIMITS = {
     JOBS: "MAX_RUNNING_JOBS",
-    OPERATIONS: "MAX_RUNNING_OPERATIONS",
+    MODEL_JOBS: "MAX_RUNNING_OPERATIONS",
     CHECKS: "MONITOR_CONCURRENCY",
 }
 
@@ -521,16 +521,16 @@ KINDS = {
     for name, *facts in (
         ("crawl", JOBS, CrawlOptions, "crawl", "crawl"),
         ("batch", JOBS, BatchOptions, "batch_scrape", "batch_scrape"),
-        ("extract", OPERATIONS, ExtractOptions, "extract", "extract"),
-        ("llmstxt", OPERATIONS, LlmsTextOptions, "llmstxt", "llmstxt"),
+        ("extract", MODEL_JOBS, ExtractOptions, "extract", "extract"),
+        ("llmstxt", MODEL_JOBS, LlmsTextOptions, "llmstxt", "llmstxt"),
         (
             "deep_research",
-            OPERATIONS,
+            MODEL_JOBS,
             ResearchOptions,
             "deep_research",
             "deep_research",
         ),
-        ("agent", OPERATIONS, AgentOptions, "agent", "agent"),
+        ("agent", MODEL_JOBS, AgentOptions, "agent", "agent"),
         ("monitor_check", CHECKS, None, "monitor", "monitor_check"),
     )
 }

@@ -1,6 +1,6 @@
 """The parts of a process that work without requests.
 
-Jobs, operations, checks of monitors, webhooks, mail and channels: each process that has them
+Jobs, checks of monitors, webhooks, mail and channels: each process that has them
 shares this work with all others of its database.
 """
 
@@ -176,7 +176,7 @@ class Background:
         await asyncio.gather(self.pool.warm_up(), self.maps.start(), self.runner.open())
 
     def open(self) -> None:
-        """Begin to run operations and checks, and to send mail and messages."""
+        """Begin to run jobs and checks, and to send mail and messages."""
         self.runner.run_kinds(
             {name: self._coroutine(work) for name, work in self.kinds.items()}
         )
@@ -186,10 +186,10 @@ class Background:
         self.channels.open()
 
     def _coroutine(self, work: Work) -> Callable[[Taken], Awaitable[None]]:
-        from scraper_service.services.model_jobs.running_job import run_operation
+        from scraper_service.services.model_jobs.running_job import run_job
 
         wake = self.runner.wake
-        return partial(run_operation, work, self.database, self.pool, wake)
+        return partial(run_job, work, self.database, self.pool, wake)
 
     def facts(self) -> dict[str, Any]:
         """Return the members of ``/health`` of a ready process that each one has."""

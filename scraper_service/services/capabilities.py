@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from scrapy.settings import BaseSettings
 
     from scraper_service.crawling.middlewares import Engines
-    from scraper_service.options.jobs import OperationOptionsT
+    from scraper_service.options.jobs import ModelJobOptionsT
     from scraper_service.options.scrape import ScrapeOptions
     from scraper_service.search_engines.web_search import Searches
 
@@ -81,7 +81,7 @@ class Availability:
         require_available(options, self._engines.missing, self._no_model)
 
     def require_job(
-        self, options: CrawlOptions | BatchOptions | OperationOptionsT
+        self, options: CrawlOptions | BatchOptions | ModelJobOptionsT
     ) -> None:
         """Do the same as :meth:`require` for the options of a job."""
         missing, no_model = self._engines.missing, self._no_model
@@ -89,7 +89,7 @@ class Availability:
             require_job_available(options, missing, no_model)
             return
         try:
-            # The operation sets the formats itself.
+            # The model job sets the formats itself.
             require_available(evolve(options.scrape, formats=()), missing)
         except OptionUnavailable as error:
             error.nested = True

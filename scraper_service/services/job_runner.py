@@ -28,7 +28,7 @@ from scraper_service.options.jobs import (
     JOBS,
     KINDS,
     LIMITS,
-    OPERATIONS,
+    MODEL_JOBS,
 )
 from scraper_service.options.serialization import options_from_json
 from scraper_service.services.observability.tracing import job_span
@@ -64,7 +64,7 @@ RESTING = 10  # jobs that wait for their hosts, per job that may run
 # What waits while no process takes it.
 WAITING = {
     JOBS: "crawls and batches",
-    OPERATIONS: "extract, agent, deep research and llms.txt jobs",
+    MODEL_JOBS: "extract, agent, deep research and llms.txt jobs",
     CHECKS: "checks of monitors",
 }
 
@@ -101,7 +101,7 @@ def _warning(work: str) -> str:
 
 
 @define(eq=False)
-class RunningJob:
+class StartedJob:
     """A job that runs in this process."""
 
     taken: Taken
@@ -168,7 +168,7 @@ class JobRunner:
             () if only else tuple(k for k, most in self._limits.items() if most),
             lambda: self.running,
         )
-        self._running: dict[str, RunningJob] = {}  # the first started first
+        self._running: dict[str, StartedJob] = {}  # the first started first
         self._was_refused = False  # by a job that seemed to need a process
         self._turn = 0  # counts the starts
         self._last_starts: dict[tuple[str, str], int] = {}  # by work and team
@@ -411,7 +411,7 @@ class JobRunner:
         taken = await self._take_job(each.id, self.owner, at_once)
         if taken is None or self.is_closing:
             return False
-        found = self._running[each.id] = RunningJob(taken, work)
+        found = self._running[each.id] = StartedJob(taken, work)
         found.task = self._tasks.spawn(self._follow(found))
         return True
 
@@ -425,7 +425,7 @@ class JobRunner:
 
     # -- one job ---------------------------------------------------------------------
 
-    async def _follow(self, running: RunningJob) -> None:
+    async def _follow(self, running: StartedJob) -> None:
         """Run a job until it ends here, and end its run."""
         job = running.taken.job
         reason: str | None = "cancelled"
@@ -453,7 +453,7 @@ class JobRunner:
         if failed is not None:
             log_end(failed)
 
-    async def _run(self, running: RunningJob) -> EndT:
+    async def _run(self, running: StartedJob) -> EndT:
         """Run a coroutine, which ends its job itself."""
         job = running.taken.job
         try:
@@ -467,7 +467,7 @@ class JobRunner:
             return "broken", None
         return "finished", None
 
-    async def _crawl(self, running: RunningJob) -> EndT:
+    async def _crawl(self, running: StartedJob) -> EndT:
         """Run the spider of a job."""
         raise NotImplementedError
 
@@ -569,7 +569,7 @@ class LocalRunner(JobRunner):
         """
         return self._has_free(JOBS) or self._rest_one() or self._stop_one(team_id)
 
-    def _active(self) -> list[RunningJob]:
+    def _active(self) -> list[StartedJob]:
         """Return the jobs of spiders that neither stop nor rest, the first started first."""
         return [
             each
@@ -592,7 +592,7 @@ class LocalRunner(JobRunner):
         self._leave(latest)
         return True
 
-    def _leave(self, running: RunningJob) -> None:
+    def _leave(self, running: StartedJob) -> None:
         """Stop a job here. It loses nothing, and is continued later."""
         if running.crawler is not None and not running.is_leaving:
             running.is_leaving = True
@@ -616,7 +616,7 @@ class LocalRunner(JobRunner):
         scheduler.rest(self.wake)
         return True
 
-    async def _crawl(self, running: RunningJob) -> EndT:
+    async def _crawl(self, running: StartedJob) -> EndT:
         job = running.taken.job
         values = {
             "JOB_ID": job.id,

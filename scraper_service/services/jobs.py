@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from scraper_service.discovery.crawl_prompt import PromptOptions
     from scraper_service.options.jobs import (
         ChangeRequest,
-        OperationOptionsT,
+        ModelJobOptionsT,
         ReprocessRequest,
         RetryRequest,
     )
@@ -78,7 +78,7 @@ if TYPE_CHECKING:
         JobSummary,
     )
     from scraper_service.storage.jobs.job_urls import Listing, UrlQuery
-    from scraper_service.storage.jobs.model_jobs import OperationRow
+    from scraper_service.storage.jobs.model_jobs import ModelJobRow
 
 AGENT_CREDITS = 5  # that a team must have, unless the caller set fewer: one page
 NO_SOURCES = "keepSources must be false or left out with zeroDataRetention, got true"
@@ -95,10 +95,10 @@ class CrawlReport:
 
 
 class TeamJobs:
-    """Jobs of a team: crawls and batches, and operations.
+    """Jobs of a team: crawls and batches, and model jobs.
 
     Methods with a job id raise :exc:`~scraper_service.errors.JobNotFound` for a job of
-    another team or an expired job. ``kinds`` has the kinds of operations.
+    another team or an expired job. ``kinds`` has the kinds of model jobs.
     """
 
     def __init__(
@@ -135,7 +135,7 @@ class TeamJobs:
 
     async def start(
         self,
-        options: CrawlOptions | BatchOptions | OperationOptionsT,
+        options: CrawlOptions | BatchOptions | ModelJobOptionsT,
         team: Team,
         version: int,
         idempotency_key: str | None = None,
@@ -167,7 +167,7 @@ class TeamJobs:
 
     def _terms(
         self,
-        options: CrawlOptions | BatchOptions | OperationOptionsT,
+        options: CrawlOptions | BatchOptions | ModelJobOptionsT,
         team: Team,
         least_pages: int = 1,
     ) -> admission.Terms:
@@ -484,27 +484,27 @@ class TeamJobs:
         finally:
             self._is_deleting = False
 
-    async def operation(
+    async def model_job(
         self, job_id: str, team: Team, kind: str, not_found: str
-    ) -> OperationRow:
-        """Return an operation. Raises :exc:`JobNotFound` with the text ``not_found``."""
+    ) -> ModelJobRow:
+        """Return a model job. Raises :exc:`JobNotFound` with the text ``not_found``."""
         return existing(
-            await self._database.read(model_jobs.read_operation, job_id, team.id, kind),
+            await self._database.read(model_jobs.read_model_job, job_id, team.id, kind),
             not_found,
         )
 
-    async def operations(
+    async def model_jobs(
         self, team: Team, kind: str, before: float | None, limit: int
     ) -> list[Job]:
-        """Return the newest operations of a team that started before a time."""
+        """Return the newest model jobs of a team that started before a time."""
         return await self._database.read(
-            model_jobs.read_operations, team.id, kind, before, limit
+            model_jobs.read_model_jobs, team.id, kind, before, limit
         )
 
-    async def cancel_operation(
-        self, found: OperationRow, team: Team, error: str
+    async def cancel_model_job(
+        self, found: ModelJobRow, team: Team, error: str
     ) -> JobState:
-        """Cancel an operation unless it has ended. Return its state afterwards.
+        """Cancel a model job unless it has ended. Return its state afterwards.
 
         ``error`` is for its caller.
         """
@@ -512,7 +512,7 @@ class TeamJobs:
             await self._runner.cancel(found.id)
             self._runner.wake()  # its steps end too
         after = await self._database.read(
-            model_jobs.read_operation, found.id, team.id, found.kind
+            model_jobs.read_model_job, found.id, team.id, found.kind
         )
         return JobState.CANCELLED if after is None else after.state
 

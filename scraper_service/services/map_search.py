@@ -325,7 +325,7 @@ class Listed:
 
 @frozen(eq=False)
 class Sources:
-    """Finds pages for operations by maps and searches, which are not charged."""
+    """Finds pages for model jobs by maps and searches, which are not charged."""
 
     _maps: MapCrawler
     _searches: Searches

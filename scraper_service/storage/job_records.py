@@ -410,7 +410,7 @@ class Event:
     page: bytes | None
     #: None for a success.
     error: str | None
-    #: JSON of the result of an operation, in its last event.
+    #: JSON of the result of a model job, in its last event.
     result: bytes | None = None
     #: Number of pages that the result was read from.
     pages: int = 0

@@ -84,10 +84,10 @@ _Serial = BigInteger().with_variant(Integer, "sqlite")
 #: The numbers of jobs on PostgreSQL; SQLite has one writer, which counts.
 JOB_NUMBERS = Sequence("job_number_seq", metadata=metadata)
 
-#: Crawls, batches and operations, see
+#: Crawls, batches and model jobs, see
 #: :class:`scraper_service.storage.job_records.Job`. ``number`` stands for the id in
 #: tables with rows for each URL or page. The counts change only together
-#: with the rows of the frontier. ``parent_id`` is the operation of a step, None for a job
+#: with the rows of the frontier. ``parent_id`` is the model job of a step, None for a job
 #: of a caller. ``hook_events`` are the events for the webhook, None without a webhook, and
 #: ``deliveries`` counts them. ``reserved`` credits are taken from the team and not yet
 #: charged. ``page_price`` is reserved for each page, None for an unlimited team.
@@ -156,7 +156,7 @@ job = Table(
     Index("ix_job_kind", "team_id", "kind", "created_at"),
     _partial("parent_id IS NOT NULL", "ix_job_parent_id", "parent_id"),
     Index("ix_job_expires_at", "expires_at"),
-    # For lists of a team's jobs. Steps of operations are not listed.
+    # For lists of a team's jobs. Steps of model jobs are not listed.
     _partial(
         "parent_id IS NULL",
         "ix_job_listed",
@@ -168,7 +168,7 @@ job = Table(
     ),
 )
 
-#: Further columns of jobs that are operations. ``memory`` is JSON with the findings of
+#: Further columns of model jobs and checks. ``memory`` is JSON with the findings of
 #: the steps so far, and ``steps`` counts how often it was stored. ``result`` is the compressed
 #: JSON of the result, which may be preliminary.
 operation = Table(

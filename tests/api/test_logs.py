@@ -205,7 +205,7 @@ def test_errors_are_counted_by_reason(start_service, tmp_path):
 
 
 @pytest.mark.full
-def test_operations_have_lines_too(start_service, site):
+def test_model_jobs_have_lines_too(start_service, site):
     service = start_service(SCRAPER_LOG_JSON="true")
     body = {"url": site.url("/"), "maxUrls": 2}
     job = service.post("/v1/llmstxt", body).json["id"]

@@ -1,4 +1,4 @@
-"""Bodies that start operations, in the versions that have them."""
+"""Bodies that start model jobs, in the versions that have them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from scraper_service.api.requests import v1
 from scraper_service.errors import InvalidOptions
 from scraper_service.options import v2_requests as v2
 from scraper_service.options.formats import Json, Markdown
-from scraper_service.options.jobs import KINDS, OPERATIONS, kinds_of
+from scraper_service.options.jobs import KINDS, MODEL_JOBS, kinds_of
 from scraper_service.options.serialization import options_from_json, unstructure
 
 URL = "https://example.com/docs"
@@ -215,7 +215,7 @@ def test_bad_research_is_refused(body, path):
     assert [found for found, _ in faults(v1.research_options, body)] == [path]
 
 
-def test_operations_survive_json():
+def test_model_jobs_survive_json():
     made = [
         extract(v2, prompt="p", schema=SCHEMA, limit=3, webhook="http://a.com").options,
         v1.llms_text_options({"url": URL}),
@@ -223,7 +223,7 @@ def test_operations_survive_json():
         v2.agent_options({"prompt": "p", "schema": SCHEMA, "webhook": "http://a.com"}),
     ]
     assert {type(options) for options in made} == {
-        KINDS[name].options for name in kinds_of(OPERATIONS)
+        KINDS[name].options for name in kinds_of(MODEL_JOBS)
     }
     for options in made:
         stored = json.loads(json.dumps(unstructure(options)))

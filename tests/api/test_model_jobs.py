@@ -1,4 +1,4 @@
-"""Operations of several steps through the API: llms.txt, extract; crashes in between."""
+"""Model jobs through the API: llms.txt, extract; crashes in between."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def web():
 
 @pytest.fixture(scope="module")
 def data_dir(tmp_path_factory):
-    return tmp_path_factory.mktemp("operations")
+    return tmp_path_factory.mktemp("model_jobs")
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +52,7 @@ def running(data_dir):
 
 
 def start(service, path, **body):
-    """Start an operation; return the path of its status."""
+    """Start a model job; return the path of its status."""
     reply = service.post(path, body)
     assert reply.status == 200, reply
     assert reply.json["success"] is True
@@ -60,7 +60,7 @@ def start(service, path, **body):
 
 
 def ended(service, path):
-    """Wait for the end of an operation; return its last status."""
+    """Wait for the end of a model job; return its last status."""
 
     def status():
         found = service.get(path)
@@ -148,11 +148,11 @@ def test_an_unknown_job_of_these_kinds_is_not_found(running, web, path, text):
     assert running.get(f"{path}/x").status == 400
     assert running.request("DELETE", f"{path}/{uuid.uuid4()}").status in {404, 405}
     started = start(running, "/v1/llmstxt", url=web.url("/shop/lamp"))
-    operation_id = started.rpartition("/")[2]
+    job_id = started.rpartition("/")[2]
     if not path.endswith("llmstxt"):
-        assert running.get(f"{path}/{operation_id}").status == 404
+        assert running.get(f"{path}/{job_id}").status == 404
     for other in ("/v1/crawl", "/v2/batch/scrape"):
-        assert running.get(f"{other}/{operation_id}").status == 404
+        assert running.get(f"{other}/{job_id}").status == 404
     assert running.get("/v2/crawl/active").json["crawls"] == []
     ended(running, started)
 
@@ -366,7 +366,7 @@ def test_an_extract_sends_its_events_to_the_webhook(running, web):
 
 
 @pytest.mark.full
-def test_operations_go_on_after_a_kill(start_service, tmp_path):
+def test_model_jobs_go_on_after_a_kill(start_service, tmp_path):
     """With what was found before it: neither listed nor read again, nor paid twice."""
     settings = {**SETTINGS, "SCRAPER_HOST_CONCURRENCY": "1"}
     with ScriptedSite(shop.pages() | SLOW) as web:
@@ -390,7 +390,7 @@ def test_operations_go_on_after_a_kill(start_service, tmp_path):
 @pytest.mark.slow
 @pytest.mark.timeout(1500)
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
-def test_operations_survive_many_kills(start_service, tmp_path, kind, request):
+def test_model_jobs_survive_many_kills(start_service, tmp_path, kind, request):
     """Two processes share the work; one after the other is killed."""
     settings = {**SETTINGS, "SCRAPER_HOST_CONCURRENCY": "2"}
     database = sqlite_of(tmp_path)
@@ -423,7 +423,7 @@ def test_operations_survive_many_kills(start_service, tmp_path, kind, request):
 
 
 def charges_of(data_dir, database=None):
-    """Return what each operation was charged, by the path of its status; all rows."""
+    """Return what each model job was charged, by the path of its status; all rows."""
     engine = sa.create_engine(database or sqlite_of(data_dir), poolclass=sa.NullPool)
     query = (
         "SELECT job.kind, job.id, ledger.credits FROM ledger"

@@ -83,7 +83,7 @@ def steps(run, service, site):
 
 
 @pytest.fixture
-def service_of_operations(start_service):
+def service_of_model_jobs(start_service):
     with ScriptedSite(shop.pages()) as web:
         yield start_service(), web
 
@@ -362,8 +362,8 @@ def test_usage_is_read(value):
 
 
 @pytest.mark.full
-def test_operations_of_several_steps(run, service_of_operations):
-    service, web = service_of_operations
+def test_model_jobs(run, service_of_model_jobs):
+    service, web = service_of_model_jobs
     steps = run("model_jobs", service, web.url(""))
     assert not [line for line in steps.values() if "error" in line]
     value = {name: line["value"] for name, line in steps.items()}

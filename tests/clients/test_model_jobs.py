@@ -29,7 +29,7 @@ def web():
 
 @pytest.fixture(scope="module")
 def running(tmp_path_factory):
-    service = Service(tmp_path_factory.mktemp("operations"))
+    service = Service(tmp_path_factory.mktemp("model_jobs"))
     yield service
     assert service.stop() == 0, service.stderr
 

@@ -1,6 +1,6 @@
 """The black-box checks of the interface document, part 24; the numbers are its own.
 
-Each further operation adds its checks here.
+Each further endpoint adds its checks here.
 """
 
 from __future__ import annotations

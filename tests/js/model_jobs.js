@@ -1,4 +1,4 @@
-// Operations of several steps.
+// Model jobs.
 import { client, site, step } from "./steps.js";
 
 const first = client.v1;

@@ -167,7 +167,7 @@ def listed(all_):
     return [json.loads(line) for line in all_.command("workers", "--json").splitlines()]
 
 
-def test_a_worker_runs_operations_and_checks_too(fleet, site):
+def test_a_worker_runs_model_jobs_and_checks_too(fleet, site):
     all_ = fleet()
     worker = all_.worker()
     schema = {"type": "object", "properties": {"title": {"type": "string"}}}

@@ -14,7 +14,7 @@ BAD = b"bad"
 
 
 class Check:
-    """An operation whose converters a bad page always breaks."""
+    """A model job whose converters a bad page always breaks."""
 
     id = "check"
 

@@ -7,8 +7,8 @@ from types import SimpleNamespace
 
 from scrapy.settings import Settings
 
-from scraper_service.options.jobs import CHECKS, JOBS, OPERATIONS
-from scraper_service.services.job_runner import LocalRunner, RunningJob
+from scraper_service.options.jobs import CHECKS, JOBS, MODEL_JOBS
+from scraper_service.services.job_runner import LocalRunner, StartedJob
 from scraper_service.services.scrapyd.runner import WAITING_AHEAD, ScrapydRunner
 from scraper_service.storage.frontier.leases import LiveWorker
 from scraper_service.storage.job_records import JobState, RunState
@@ -28,7 +28,7 @@ def runner_of(*running):
             source_job_id=None,
             base_job_id=None,
         )
-        runner._running[job.id] = RunningJob(
+        runner._running[job.id] = StartedJob(
             SimpleNamespace(job=job, run_id="", is_first=True), work
         )
     return runner
@@ -39,8 +39,8 @@ def waiting(*teams, processes=0):
 
 
 def test_a_team_with_fewer_running_jobs_of_the_same_work_is_next():
-    runner = runner_of((OPERATIONS, "a"), (JOBS, "b"), (JOBS, "b"))
-    for work, team in ((OPERATIONS, "b"), (JOBS, "a"), (CHECKS, "a")):
+    runner = runner_of((MODEL_JOBS, "a"), (JOBS, "b"), (JOBS, "b"))
+    for work, team in ((MODEL_JOBS, "b"), (JOBS, "a"), (CHECKS, "a")):
         assert runner._next(work, waiting("a", "b")).team_id == team
 
 
@@ -51,9 +51,9 @@ def test_a_job_without_a_process_comes_before_a_large_job():
 
 def test_equal_teams_are_served_in_the_order_of_their_last_start():
     runner = runner_of()
-    runner._last_starts = {(JOBS, "a"): 2, (JOBS, "b"): 1, (OPERATIONS, "a"): 0}
+    runner._last_starts = {(JOBS, "a"): 2, (JOBS, "b"): 1, (MODEL_JOBS, "a"): 0}
     assert runner._next(JOBS, waiting("a", "b")).team_id == "b"
-    assert runner._next(OPERATIONS, waiting("b", "a")).team_id == "b"
+    assert runner._next(MODEL_JOBS, waiting("b", "a")).team_id == "b"
 
 
 def test_a_process_takes_its_part_of_the_queued_jobs():

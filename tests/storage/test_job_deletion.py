@@ -149,7 +149,7 @@ def test_a_process_cannot_write_after_the_deletion(stored):
     assert rows_of(stored, job_id) == {}
 
 
-def test_deleting_an_operation_deletes_its_steps(stored):
+def test_deleting_a_model_job_deletes_its_steps(stored):
     parent, step = start(stored), start(stored)
     change = update(job).where(job.c.id == step).values(parent_id=parent)
     run(stored, lambda c: c.execute(change))

@@ -238,7 +238,7 @@ def test_a_job_starts_once(stored):
     assert summary(stored, job_id).started_at == began
 
 
-def test_steps_of_operations_are_not_listed(stored):
+def test_steps_of_model_jobs_are_not_listed(stored):
     parent, child = start(stored), start(stored)
     sql(stored, f"UPDATE job SET parent_id = '{parent}' WHERE id = '{child}'")
     assert listed(stored) == [parent]

@@ -1,4 +1,4 @@
-"""Operations of several steps, as a contract that every database has to keep."""
+"""Model jobs, as a contract that every database has to keep."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import func, select, update
 
 from scraper_service.errors import OutOfCredits, QueueFull
-from scraper_service.options.jobs import CRAWLED, OPERATIONS, LlmsTextOptions, kinds_of
+from scraper_service.options.jobs import CRAWLED, MODEL_JOBS, LlmsTextOptions, kinds_of
 from scraper_service.options.serialization import options_from_json
 from scraper_service.options.spider_arguments import batch_options
 from scraper_service.storage.accounts import credits as ledger
@@ -84,14 +84,14 @@ class World:
         found = self.do(admission.create_job, given, asked, 1, None, pages)
         return getattr(found, "id", found)  # or the error
 
-    def take(self, operation_id, owner=OWNER):
-        return self.do(runs.take, operation_id, owner)
+    def take(self, job_id, owner=OWNER):
+        return self.do(runs.take, job_id, owner)
 
-    def read(self, operation_id, team=TEAM, kind="llmstxt"):
-        return self.do(model_jobs.read_operation, operation_id, team, kind)
+    def read(self, job_id, team=TEAM, kind="llmstxt"):
+        return self.do(model_jobs.read_model_job, job_id, team, kind)
 
     def waiting(self, owner=OWNER, busy=(), limit=10):
-        kinds = kinds_of(OPERATIONS)
+        kinds = kinds_of(MODEL_JOBS)
         found = self.do(runs.waiting_jobs, owner, kinds, busy, limit)
         return [each.id for each in found]
 
@@ -118,7 +118,7 @@ def world(database):
     return World(database)
 
 
-def test_an_operation_is_run_by_one_process_at_a_time(world):
+def test_a_model_job_is_run_by_one_process_at_a_time(world):
     one = world.start()
     assert world.waiting() == world.waiting(RIVAL) == [one]
     taken = world.take(one)
@@ -156,7 +156,7 @@ def test_writes_of_a_process_that_lost_its_lease_are_refused(world):
     assert world.charges == []
 
 
-def test_a_process_resumes_its_own_operation(world):
+def test_a_process_resumes_its_own_model_job(world):
     one = world.start()
     taken = world.take(one)
     world.do(model_jobs.remember, one, taken.run_id, '{"urls": ["http://b.example"]}')
@@ -235,7 +235,7 @@ def test_the_result_is_stored_with_the_end_and_charged_once(world):
     assert world.take(one) is None
 
 
-def test_a_failed_operation_costs_no_credits(world):
+def test_a_failed_model_job_costs_no_credits(world):
     world.give(20)
     one = world.start(page_price=5)
     claim = world.take(one).run_id
@@ -258,7 +258,7 @@ def test_no_more_pages_are_read_than_can_be_paid(world):
     assert world.balance == 2
 
 
-def test_other_teams_and_kinds_do_not_see_an_operation(world):
+def test_other_teams_and_kinds_do_not_see_a_model_job(world):
     one = world.start()
     assert world.read(one, OTHER) is None
     assert world.read(one, kind="extract") is None
@@ -267,7 +267,7 @@ def test_other_teams_and_kinds_do_not_see_an_operation(world):
     assert tuple(row) == ("llmstxt", "http://a.example", TEAM)
 
 
-def test_operations_alternate_between_teams(world):
+def test_model_jobs_alternate_between_teams(world):
     first = [world.start() for _ in range(3)]
     other = world.start(team=OTHER)
     assert world.waiting() == [first[0], other, first[1], first[2]]
@@ -276,7 +276,7 @@ def test_operations_alternate_between_teams(world):
     assert sorted(world.waiting(busy=busy)) == sorted([other, first[2]])
 
 
-def test_an_operation_that_keeps_ending_its_process_fails(world):
+def test_a_model_job_that_keeps_ending_its_process_fails(world):
     world.give(5)
     one = world.start(page_price=1)
     for number in range(MAX_LOST):
@@ -298,7 +298,7 @@ def test_a_step_that_was_stored_makes_up_for_lost_processes(world):
     assert world.read(one).state is JobState.SCRAPING
 
 
-def test_steps_of_ended_operations_are_ended(world):
+def test_steps_of_ended_model_jobs_are_ended(world):
     one = world.start()
     claim = world.take(one).run_id
     world.do(model_jobs.add_step, one, claim, "pages", BATCH)
@@ -310,7 +310,7 @@ def test_steps_of_ended_operations_are_ended(world):
     assert world.orphans == ()
 
 
-def test_an_operation_is_deleted_after_a_day(world):
+def test_a_model_job_is_deleted_after_a_day(world):
     one = world.start()
     claim = world.take(one).run_id
     world.do(model_jobs.add_step, one, claim, "pages", BATCH)

@@ -547,7 +547,7 @@ def rows(world, table):
     return world.do(lambda c: c.execute(select(table)).all())
 
 
-def test_a_check_is_an_operation_of_its_own_kind(world):
+def test_a_check_is_a_model_job_of_its_own_kind(world):
     made = world.make()
     check = world.start(made, None, "manual")
     waiting = runs.waiting_jobs

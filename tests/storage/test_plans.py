@@ -318,7 +318,7 @@ def test_ended_jobs_of_a_team_are_not_read(tmp_path):
                 driver.set_trace_callback(sent.append)
                 admission._active(connection, "team")
                 model_jobs.next_start(connection, "team", "agent")
-                model_jobs.read_operations(connection, "team", "agent", None, 20)
+                model_jobs.read_model_jobs(connection, "team", "agent", None, 20)
                 job_deletion.cancel(connection, made.id, "team")
                 job_store.active_jobs(connection, "team")
                 usage.read_queue(connection, "team")

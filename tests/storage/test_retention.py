@@ -111,7 +111,7 @@ def scraped(database, retention_s):
     return call_id
 
 
-def test_a_step_is_stored_as_long_as_its_operation(stored):
+def test_a_step_is_stored_as_long_as_its_model_job(stored):
     options = LlmsTextOptions(
         url="http://a.example/",
         max_urls=1,

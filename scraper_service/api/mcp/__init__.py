@@ -1,1 +1,1 @@
-"""The Model Context Protocol: the operations of the API as tools for agents."""
+"""The Model Context Protocol: the API as tools for agents."""

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from scraper_service.api.http_server import JsonRequest
     from scraper_service.services.accounts import Team
     from scraper_service.storage.job_records import Job
-    from scraper_service.storage.jobs.model_jobs import OperationRow
+    from scraper_service.storage.jobs.model_jobs import ModelJobRow
 
 
 # The text of the 404, by kind of job.
@@ -52,14 +52,14 @@ STATUS = {
 }
 
 
-class OperationStarted(Success):
+class ModelJobStarted(Success):
     """The response to the start of a job."""
 
     id: Id
     warning: Maybe[str]
 
 
-class _ExtractStarted(OperationStarted):
+class _ExtractStarted(ModelJobStarted):
     url_trace: list[Any]
     invalid_urls: Maybe[list[str]] = member(key="invalidURLs")
 
@@ -76,9 +76,7 @@ class _Status(JsonObject):
     expires_at: Time
     error: Maybe[str] = member(
         source=lambda job: (
-            (job.error or "The operation failed.")
-            if job.state is JobState.FAILED
-            else None
+            (job.error or "The job failed.") if job.state is JobState.FAILED else None
         )
     )
 
@@ -134,23 +132,21 @@ class _ResearchStatus(_Status, _Findings):
     warning: Maybe[str]
 
 
-class OperationRoutes(Routes):
+class ModelJobRoutes(Routes):
     """The base of these routes."""
 
-    async def find(
-        self, request: JsonRequest, operation_id: str, kind: str
-    ) -> OperationRow:
+    async def find(self, request: JsonRequest, job_id: str, kind: str) -> ModelJobRow:
         """Return a job of the caller's team.
 
         Raises :exc:`InvalidParameter` and :exc:`JobNotFound`.
         """
         team, _ = await self.checks.admit(request, Mode.EXTRACT_STATUS)
-        return await self.services.jobs.operation(
-            parse_job_id(operation_id), team, kind, NOT_FOUND[kind]
+        return await self.services.jobs.model_job(
+            parse_job_id(job_id), team, kind, NOT_FOUND[kind]
         )
 
 
-class ExtractRoutes(OperationRoutes):
+class ExtractRoutes(ModelJobRoutes):
     """Extractions of data from many pages."""
 
     @Route(
@@ -174,10 +170,10 @@ class ExtractRoutes(OperationRoutes):
             ),
         )
 
-    @Route("GET /extract/<operation_id>", returns=_ExtractStatus, errors=(JobNotFound,))
-    async def extract_status(self, request: JsonRequest, operation_id: str) -> bytes:
+    @Route("GET /extract/<job_id>", returns=_ExtractStatus, errors=(JobNotFound,))
+    async def extract_status(self, request: JsonRequest, job_id: str) -> bytes:
         """Return the state of an extraction, and its result once completed."""
-        found = await self.find(request, operation_id, "extract")
+        found = await self.find(request, job_id, "extract")
         members = _Status.of(found)
         if found.state is JobState.COMPLETED:
             members["creditsUsed"] = found.credits
@@ -189,12 +185,12 @@ class ExtractRoutes(OperationRoutes):
         return encode({**members, "data": []})
 
 
-class LlmsTextRoutes(OperationRoutes):
+class LlmsTextRoutes(ModelJobRoutes):
     """The llms.txt of a site."""
 
     @Route(
         "POST /llmstxt",
-        returns=OperationStarted,
+        returns=ModelJobStarted,
         body="LLMS_TEXT",
         example={"url": "https://example.com", "maxUrls": 10},
         errors=WORK_ERRORS,
@@ -204,26 +200,24 @@ class LlmsTextRoutes(OperationRoutes):
         team, body, _ = await self.checks.admit_work(request, Mode.SCRAPE)
         options = await body.read(self.api.requests.llms_text_options)
         found = await self.services.jobs.start(options, team, self.api.version)
-        return OperationStarted.to_json(found)
+        return ModelJobStarted.to_json(found)
 
-    @Route(
-        "GET /llmstxt/<operation_id>", returns=_LlmsTextStatus, errors=(JobNotFound,)
-    )
-    async def llms_text_status(self, request: JsonRequest, operation_id: str) -> bytes:
+    @Route("GET /llmstxt/<job_id>", returns=_LlmsTextStatus, errors=(JobNotFound,))
+    async def llms_text_status(self, request: JsonRequest, job_id: str) -> bytes:
         """Return the state of an llms.txt job and the text so far."""
-        found = await self.find(request, operation_id, "llmstxt")
+        found = await self.find(request, job_id, "llmstxt")
         members = _Status.of(found)
         if found.result is None:
             return encode({**members, "data": {"llmstxt": ""}})
         return _with_result(members, found)
 
 
-class DeepResearchRoutes(OperationRoutes):
+class DeepResearchRoutes(ModelJobRoutes):
     """Deep research."""
 
     @Route(
         "POST /deep-research",
-        returns=OperationStarted,
+        returns=ModelJobStarted,
         body="RESEARCH",
         example={"query": "How do heat pumps work in winter?"},
         errors=WORK_ERRORS,
@@ -234,16 +228,16 @@ class DeepResearchRoutes(OperationRoutes):
         team, body, _ = await self.checks.admit_work(request, Mode.CRAWL)
         options = await body.read(self.api.requests.research_options)
         found = await self.services.jobs.start(options, team, self.api.version)
-        return OperationStarted.to_json(found)
+        return ModelJobStarted.to_json(found)
 
     @Route(
-        "GET /deep-research/<operation_id>",
+        "GET /deep-research/<job_id>",
         returns=_ResearchStatus,
         errors=(JobNotFound,),
     )
-    async def research_status(self, request: JsonRequest, operation_id: str) -> bytes:
+    async def research_status(self, request: JsonRequest, job_id: str) -> bytes:
         """Return the state of a deep research job and its findings so far."""
-        found = await self.find(request, operation_id, "deep_research")
+        found = await self.find(request, job_id, "deep_research")
         members = _Status.of(found)
         if found.result is not None:
             return _with_result(members, found)
@@ -254,7 +248,7 @@ class DeepResearchRoutes(OperationRoutes):
         return encode({**members, **counts, **nothing})
 
 
-def _with_result(members: dict[str, Any], found: OperationRow) -> bytes:
+def _with_result(members: dict[str, Any], found: ModelJobRow) -> bytes:
     """Return a response with the stored members of the result."""
     assert found.result is not None
     # It may be large: one copy is enough.
@@ -344,7 +338,7 @@ class AgentRoutes(Routes):
 
     @Route(
         "POST /agent",
-        returns=OperationStarted,
+        returns=ModelJobStarted,
         body="AGENT",
         example={"prompt": "Who founded Example, and when?", "effort": "low"},
         errors=WORK_ERRORS,
@@ -357,7 +351,7 @@ class AgentRoutes(Routes):
         found = await self.services.jobs.start(options, team, self.api.version)
         warning = await body.warning(ignored_names(self.api.requests.AGENT.fields))
         warning = join_sentences(warning, found.warning)
-        return OperationStarted.to_json(id=found.id, warning=warning)
+        return ModelJobStarted.to_json(id=found.id, warning=warning)
 
     @Route("GET /agent/<run_id>", returns=_AgentRun, errors=(JobNotFound,))
     async def agent_status(self, request: JsonRequest, run_id: str) -> bytes:
@@ -369,7 +363,7 @@ class AgentRoutes(Routes):
     async def cancel_agent(self, request: JsonRequest, run_id: str) -> bytes:
         """Cancel a run."""
         team, found = await self._find(request, run_id)
-        state = await self.services.jobs.cancel_operation(found, team, AGENT_CANCELLED)
+        state = await self.services.jobs.cancel_model_job(found, team, AGENT_CANCELLED)
         if state is not JobState.CANCELLED:
             raise JobEnded("agent run", state)
         return Success.to_json()
@@ -379,7 +373,7 @@ class AgentRoutes(Routes):
         """Return the team's runs, the newest first."""
         team, _ = await self.checks.admit(request, Mode.EXTRACT_STATUS)
         before = _BEFORE.find(request)
-        found = await self.services.jobs.operations(
+        found = await self.services.jobs.model_jobs(
             team, AGENT, None if before is None else before / 1000, AGENTS + 1
         )
         listed = found[:AGENTS]
@@ -392,9 +386,9 @@ class AgentRoutes(Routes):
 
     async def _find(
         self, request: JsonRequest, run_id: str
-    ) -> tuple[Team, OperationRow]:
+    ) -> tuple[Team, ModelJobRow]:
         team, _ = await self.checks.admit(request, Mode.EXTRACT_STATUS)
-        found = await self.services.jobs.operation(
+        found = await self.services.jobs.model_job(
             parse_job_id(run_id), team, AGENT, AGENT_NOT_FOUND
         )
         return team, found
@@ -403,7 +397,7 @@ class AgentRoutes(Routes):
         """Return the name that the caller has given, else that of the operator."""
         return options["model"] or self.services.jobs.model_name or ""
 
-    def _run(self, found: OperationRow) -> bytes:
+    def _run(self, found: ModelJobRow) -> bytes:
         """Return the status of a run."""
         stored = {} if found.result is None else json.loads(found.result)
         options, state = json.loads(found.options), found.state

@@ -192,7 +192,7 @@ def workers_command(
     """Print the live processes that share a job database, the oldest first.
 
     A line has id, kind, host, process id, time of the start, number of running jobs, state
-    and what it takes: jobs, operations, checks of monitors. A process that died without a
+    and what it takes: jobs, operations (model jobs), checks of monitors. A process that died without a
     word is listed until its lease ends, SCRAPER_LEASE_S after its last heartbeat.
     """
     from scraper_service.storage.frontier.leases import live_workers

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
     from scraper_service.content.formats.llms_txt_and_agents import AgentPage
     from scraper_service.options.jobs import AgentOptions, ResearchOptions
-    from scraper_service.services.model_jobs.running_job import Operation
+    from scraper_service.services.model_jobs.running_job import RunningJob
 
 MODEL_PAUSE_S = 1.0  # after a failure of the model, longer after several of them
 CREDIT_LIMIT, NO_CREDITS = "credit_limit_reached", "Max credits exceeded"
@@ -78,22 +78,22 @@ class Agent:
         """Return the price of what :meth:`pages` counts."""
         return 1
 
-    async def __call__(self, operation: Operation) -> None:
-        """Run an operation with :class:`AgentOptions`."""
-        await AgentRun(operation, self.tools).go()
+    async def __call__(self, job: RunningJob) -> None:
+        """Run a job with :class:`AgentOptions`."""
+        await AgentRun(job, self.tools).go()
 
 
 class AgentRun(ModelRun):
     """The work on one run of an agent."""
 
-    def __init__(self, operation: Operation, tools: RunTools):
-        self._options: AgentOptions = operation.options
+    def __init__(self, job: RunningJob, tools: RunTools):
+        self._options: AgentOptions = job.options
         late = f"The agent run took longer than {plural(tools.most_s, 'second')}."
-        until = operation.deadline(tools.most_s)
+        until = job.deadline(tools.most_s)
         most = BOUNDS[self._options.effort or "medium"]
-        super().__init__(operation, tools, RunBounds(*most, until, late))
-        self._budget = min(self._options.max_credits, operation.page_limit)
-        self._answer = FinalAnswer(operation, tools.writer)
+        super().__init__(job, tools, RunBounds(*most, until, late))
+        self._budget = min(self._options.max_credits, job.page_limit)
+        self._answer = FinalAnswer(job, tools.writer)
         self._partial: dict[str, Any] = {}
         self._counted = 0  # pages in it
         named = [*self._options.urls]
@@ -119,9 +119,9 @@ class AgentRun(ModelRun):
     async def _fail(self, stop: RunStopped) -> None:
         if stop.reason == CREDIT_LIMIT:
             # That of a team with few credits.
-            self._state.warn(self._operation.warning)
+            self._state.warn(self._job.warning)
         result = await self._so_far(stopReason=stop.reason)
-        await self._operation.fail(str(stop), result)
+        await self._job.fail(str(stop), result)
 
     def _page_price(self, page: AgentPage) -> int:
         """Return the price of a page that the model reads."""
@@ -168,7 +168,7 @@ class AgentRun(ModelRun):
         """
         pages, left = self._reader.pages, self._remaining_bounds()
         answer = await self._tools.writer.choose(
-            self._operation, self._state, pages, left, self._bounds.until
+            self._job, self._state, pages, left, self._bounds.until
         )
         self._state.tokens += answer.tokens
         choice = read_choice(
@@ -243,16 +243,16 @@ class Research:
     tools: RunTools
 
     def pages(self, options: ResearchOptions) -> int:
-        """Return the most pages that an operation may be charged for."""
+        """Return the most pages that a job may be charged for."""
         return options.max_urls
 
     def price(self, options: ResearchOptions) -> int:
         """Return the price of a page in credits."""
         return self.tools.prices.usual(read_options(options))
 
-    async def __call__(self, operation: Operation) -> None:
-        """Run an operation with :class:`ResearchOptions`."""
-        await ResearchRun(operation, self.tools).go()
+    async def __call__(self, job: RunningJob) -> None:
+        """Run a job with :class:`ResearchOptions`."""
+        await ResearchRun(job, self.tools).go()
 
 
 class ResearchRun(ModelRun):
@@ -261,14 +261,14 @@ class ResearchRun(ModelRun):
     It ends when depth, pages or time are used up, or a round finds nothing new.
     """
 
-    def __init__(self, operation: Operation, tools: RunTools):
-        self._options: ResearchOptions = operation.options
-        pages = min(self._options.max_urls, operation.page_limit)
-        until = operation.deadline(self._options.time_limit_s * (1 - WRITING))
+    def __init__(self, job: RunningJob, tools: RunTools):
+        self._options: ResearchOptions = job.options
+        pages = min(self._options.max_urls, job.page_limit)
+        until = job.deadline(self._options.time_limit_s * (1 - WRITING))
         bounds = RunBounds(pages, self._options.max_depth, until)
-        super().__init__(operation, tools, bounds)
-        self._until = operation.deadline(self._options.time_limit_s)
-        self._state.warn(operation.warning)
+        super().__init__(job, tools, bounds)
+        self._until = job.deadline(self._options.time_limit_s)
+        self._state.warn(job.warning)
 
     def _page_price(self, _: AgentPage) -> int:
         return self._tools.prices.usual(read_options(self._options))
@@ -289,7 +289,7 @@ class ResearchRun(ModelRun):
         queries: list[str] = []
         try:
             answer = await self._tools.writer.choose(
-                self._operation, state, pages, {"most": QUERIES}, self._until
+                self._job, state, pages, {"most": QUERIES}, self._until
             )
             state.tokens += answer.tokens
             texts = [text or "" for text in member_of(answer, "queries")]
@@ -346,7 +346,7 @@ class ResearchRun(ModelRun):
         if "markdown" in formats:
             analysis = await self._report()
         if "json" in formats:
-            joined = await self._operation.in_pool(merge, data_of(pages))
+            joined = await self._job.in_pool(merge, data_of(pages))
             data["json"] = {} if joined.data is None else joined.data
         text = f"The answer is made of {plural(len(pages), 'page')}."
         self._state.note("synthesis", "complete", text)
@@ -356,9 +356,7 @@ class ResearchRun(ModelRun):
         """Return the report with the list of its sources."""
         pages = self._reader.pages
         try:
-            answer = await self._tools.writer.answer(
-                self._operation, pages, self._until
-            )
+            answer = await self._tools.writer.answer(self._job, pages, self._until)
         except ModelError as error:
             text = f"The language model wrote no report ({error.reason})."
             raise RunStopped("error", text) from error

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from scraper_service.content.formats.llms_txt_and_agents import AgentPage
     from scraper_service.options.jobs import RunOptionsT
     from scraper_service.services.model_jobs.agent_state import AgentChoice, RunBounds
-    from scraper_service.services.model_jobs.running_job import Operation
+    from scraper_service.services.model_jobs.running_job import RunningJob
 
 
 SHOWN_LINKS = 25  # of the pages of one round, for the model
@@ -68,11 +68,11 @@ class Found:
 class PageReader:
     """Runs the actions of one run, and adds the URLs that they find to its state."""
 
-    def __init__(self, operation: Operation, sources: Sources, prices: Prices):
-        self._operation = operation
+    def __init__(self, job: RunningJob, sources: Sources, prices: Prices):
+        self._job = job
         self._sources = sources
         self._prices = prices
-        self._options: RunOptionsT = operation.options
+        self._options: RunOptionsT = job.options
         self._words = search_text(self._options.prompt, self._options.schema)
         #: The pages that were read, in this order.
         self.pages: list[AgentPage] = []
@@ -82,7 +82,7 @@ class PageReader:
         state.searches += 1
         try:
             hits, warning = await self._sources.results(
-                query, RESULTS, self._operation.team_id
+                query, RESULTS, self._job.team_id
             )
         except (QueueFull, ServiceUnavailable):
             raise
@@ -107,7 +107,7 @@ class PageReader:
         """List pages of a site."""
         found = await self._sources.site(
             url,
-            self._operation.team_id,
+            self._job.team_id,
             self._options.scrape,
             until,
             limit=MAPPED,
@@ -159,22 +159,22 @@ class PageReader:
         Each of its batches is started once only, also after a crash.
         """
         steps = [
-            await self._operation.begin(f"round-{number}-{count}", batch)
+            await self._job.begin(f"round-{number}-{count}", batch)
             for count, batch in enumerate(batches(self._options, urls), 1)
         ]
         lost: list[tuple[str, str]] = []
         for step in steps:
-            early = await self._operation.wait_for_batch(step, until)
+            early = await self._job.wait_for_batch(step, until)
             lost += await self._read_step(step)
             if early is not None:
                 state.warn(f"A round ended early: {early}.")
         return [(url, f"{reason:.{MAX_REASON}}") for url, reason in lost]
 
     async def _read_step(self, step: str) -> list[tuple[str, str]]:
-        operation = self._operation
-        lost = {f.number: (f.url, f.error) for f in await operation.failures(step)}
+        job = self._job
+        lost = {f.number: (f.url, f.error) for f in await job.failures(step)}
         found: dict[int, AgentPage] = {}
-        async for entries in operation.entries(step):
+        async for entries in job.entries(step):
             pages = await self._pages([entry.body for entry in entries])
             for entry, page in zip(entries, pages, strict=True):
                 if page is None:
@@ -189,14 +189,14 @@ class PageReader:
     async def _pages(self, bodies: list[bytes]) -> list[AgentPage | None]:
         """Return what is kept of stored pages; None for a page that breaks its reader."""
         try:
-            pages: list[AgentPage] = await self._operation.in_pool(
+            pages: list[AgentPage] = await self._job.in_pool(
                 agent_pages, bodies, self._options.prompt, self._words
             )
         except (NoConverter, QueueFull, ServiceUnavailable):
             raise
         except Exception:  # the other pages of the run are still good
             if len(bodies) == 1:
-                logger.exception("a page of the run %s is left out", self._operation.id)
+                logger.exception("a page of the run %s is left out", self._job.id)
                 return [None]
             return [page for body in bodies for page in await self._pages([body])]
         return [*pages]
@@ -248,12 +248,12 @@ class ModelRun(ABC):
     or map.
     """
 
-    def __init__(self, operation: Operation, tools: RunTools, bounds: RunBounds):
-        self._operation = operation
+    def __init__(self, job: RunningJob, tools: RunTools, bounds: RunBounds):
+        self._job = job
         self._tools = tools
-        self._reader = PageReader(operation, tools.sources, tools.prices)
+        self._reader = PageReader(job, tools.sources, tools.prices)
         self._bounds = bounds
-        self._state = AgentState.of(operation.memory)
+        self._state = AgentState.of(job.memory)
 
     async def go(self) -> None:
         """Run from the stored state to the end."""
@@ -299,14 +299,14 @@ class ModelRun(ABC):
         """Write the answer. Return the members of the response."""
 
     async def _fail(self, stop: RunStopped) -> None:
-        await self._operation.fail(str(stop))
+        await self._job.fail(str(stop))
 
     # -- what they share -----------------------------------------------------------------
 
     async def _advance(self, event: Mapping[str, Any] | None = None) -> None:
         """Store the state, and what the caller sees of it."""
         result = await self._so_far()
-        await self._operation.advance(result, event, agent=self._state.as_json())
+        await self._job.advance(result, event, agent=self._state.as_json())
 
     async def _begin(self, choice: AgentChoice) -> None:
         """Store an action before it runs, and tell the webhook."""
@@ -344,9 +344,7 @@ class ModelRun(ABC):
             raise RunStopped("error", " ".join([NOTHING_READ, *state.warnings]))
         result = await self._write_answer()
         tokens = state.tokens + sum(page.tokens for page in pages)
-        await self._operation.complete(
-            result, len(pages), state.credits, tokens or None
-        )
+        await self._job.complete(result, len(pages), state.credits, tokens or None)
 
 
 def _message(choice: AgentChoice) -> str:

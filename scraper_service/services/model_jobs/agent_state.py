@@ -63,7 +63,7 @@ class AgentState:
 
     @classmethod
     def of(cls, memory: Mapping[str, Any]) -> AgentState:
-        """Return the stored state of an operation, or an empty one."""
+        """Return the stored state of an job, or an empty one."""
         return cls(**copy.deepcopy(memory.get("agent", {})))
 
     def as_json(self) -> dict[str, Any]:

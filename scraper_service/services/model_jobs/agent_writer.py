@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from scraper_service.llm.replies import PageAnswer
     from scraper_service.options.jobs import AgentOptions, RunOptionsT
     from scraper_service.services.model_jobs.agent_state import AgentState
-    from scraper_service.services.model_jobs.running_job import Operation
+    from scraper_service.services.model_jobs.running_job import RunningJob
 
 PARTIAL_PAGES, PARTIAL_TEXT = 10, 300  # pages and characters of a partial text
 _CITED = re.compile(r"\[(\d{1,3}(?:, ?\d{1,3})*)\]")
@@ -76,10 +76,10 @@ says."""
 class FinalAnswer:
     """Makes the members ``data`` and ``sources`` of the status of one run."""
 
-    def __init__(self, operation: Operation, writer: AgentWriter):
-        self._operation = operation
+    def __init__(self, job: RunningJob, writer: AgentWriter):
+        self._job = job
         self._writer = writer
-        self._options: AgentOptions = operation.options
+        self._options: AgentOptions = job.options
 
     async def members(
         self, pages: Sequence[AgentPage], state: AgentState, until: float
@@ -93,7 +93,7 @@ class FinalAnswer:
         missing: Sequence[str] = ()
         schema = self._options.schema
         try:
-            answer = await self._writer.answer(self._operation, pages, until)
+            answer = await self._writer.answer(self._job, pages, until)
         except ModelError as error:
             text = f"The language model wrote no answer ({error.reason})."
             if schema is None:
@@ -113,7 +113,7 @@ class FinalAnswer:
         if missing:
             names = ", ".join(each.lstrip("/").replace("/", ".") for each in missing)
             state.warn(f"No page has {names}, which the schema requires.")
-        fields: dict[str, list[str]] = await self._operation.in_pool(
+        fields: dict[str, list[str]] = await self._job.in_pool(
             field_sources, value, data_of(pages)
         )
         sources = [_source_of_fields(page, fields) for page in pages]
@@ -136,9 +136,7 @@ class FinalAnswer:
     async def _merge(
         self, pages: Sequence[AgentPage], schema: Mapping[str, Any]
     ) -> PageAnswer:
-        found: PageAnswer = await self._operation.in_pool(
-            merge_pages, data_of(pages), schema
-        )
+        found: PageAnswer = await self._job.in_pool(merge_pages, data_of(pages), schema)
         return found
 
 
@@ -195,7 +193,7 @@ class AgentWriter:
 
     async def choose(
         self,
-        operation: Operation,
+        job: RunningJob,
         state: AgentState,
         pages: Sequence[AgentPage],
         left: Mapping[str, int],
@@ -205,7 +203,7 @@ class AgentWriter:
 
         ``left`` are the numbers in the prompt: what remains of the bounds.
         """
-        options: RunOptionsT = operation.options
+        options: RunOptionsT = job.options
         prompts = PROMPTS[options.kind]
         task = prompts.choose.format(
             prompt=options.prompt, further=_further(options), **left
@@ -214,17 +212,17 @@ class AgentWriter:
         budget = self._chosen_from - len(steps.encode(errors="replace")) - 100
         data = f"Steps so far:\n{steps}\n\nPages read:\n{pages_text(pages, budget)}"
         data = cut(data, self._chosen_from)
-        return await self._ask(operation, task, data, prompts.choice, until)
+        return await self._ask(job, task, data, prompts.choice, until)
 
     async def answer(
-        self, operation: Operation, pages: Sequence[AgentPage], until: float
+        self, job: RunningJob, pages: Sequence[AgentPage], until: float
     ) -> ModelAnswer:
         """Return the answer: a value by the schema of the request, else a text."""
-        options: RunOptionsT = operation.options
+        options: RunOptionsT = job.options
         prompt = PROMPTS[options.kind].answer if options.schema is None else FILL
         task = prompt.format(prompt=options.prompt, further=options.instructions)
         data = pages_text(pages, ANSWERED_FROM)
-        found = await self._ask(operation, task, data, options.schema, until)
+        found = await self._ask(job, task, data, options.schema, until)
         if options.schema is None and not found.text.strip():
             raise ModelError("it wrote nothing")
         if options.schema is not None and found.value is None:
@@ -233,7 +231,7 @@ class AgentWriter:
 
     async def _ask(
         self,
-        operation: Operation,
+        job: RunningJob,
         task: str,
         data: str,
         schema: Mapping[str, Any] | None,
@@ -246,8 +244,8 @@ class AgentWriter:
             data=data,
             schema=schema,
             deadline_s=max(1.0, min(ANSWER_S, until - time.monotonic())),
-            account=operation.team_id,
-            job_id=operation.id,
+            account=job.team_id,
+            job_id=job.id,
         )
 
 

@@ -12,7 +12,7 @@ from scraper_service.discovery import map_results
 from scraper_service.errors import QueueFull, ServiceError, ServiceUnavailable, plural
 from scraper_service.options.formats import Json, Links
 from scraper_service.options.jobs import SITE, ExtractOptions
-from scraper_service.services.model_jobs.running_job import OperationFailed, batch_of
+from scraper_service.services.model_jobs.running_job import JobRunFailed, batch_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from scraper_service.content.stored_pages import StoredPage
     from scraper_service.options.jobs import BatchOptions
     from scraper_service.services.map_search import Sources
-    from scraper_service.services.model_jobs.running_job import Operation
+    from scraper_service.services.model_jobs.running_job import RunningJob
     from scraper_service.storage.accounts.credits import Prices
 
 
-MAX_PAGES = 5000  # of one operation
+MAX_PAGES = 5000  # of one job
 SEARCHED_PAGES = 10  # of a search, unless the caller sets a limit
 MAX_SEARCHED = 100
 MOST_REASONS = 5  # of pages that could not be read, in one warning
@@ -69,7 +69,7 @@ class Extract:
         self._most_s = settings.getint("OPERATION_TIMEOUT_S")
 
     def pages(self, options: ExtractOptions) -> int:
-        """Return the most pages that an operation may be charged for."""
+        """Return the most pages that a job may be charged for."""
         searched = min(options.limit or SEARCHED_PAGES, MAX_SEARCHED)
         return min(sum(options.counts(self._site_pages, searched)), MAX_PAGES)
 
@@ -77,67 +77,67 @@ class Extract:
         """Return the price of a page in credits."""
         return self._price
 
-    async def __call__(self, operation: Operation) -> None:
-        """Run an operation with :class:`ExtractOptions`."""
-        options: ExtractOptions = operation.options
+    async def __call__(self, job: RunningJob) -> None:
+        """Run a job with :class:`ExtractOptions`."""
+        options: ExtractOptions = job.options
         timeout_s = (options.timeout_ms or 1000 * self._most_s) / 1000
-        until = operation.deadline(min(timeout_s, self._most_s))
-        if "urls" not in operation.memory:
-            plan = await self._plan(operation, options, until)
-            await operation.remember(urls=[*plan.urls], warnings=plan.warnings)
-        urls, warnings = operation.memory["urls"], operation.memory["warnings"]
+        until = job.deadline(min(timeout_s, self._most_s))
+        if "urls" not in job.memory:
+            plan = await self._plan(job, options, until)
+            await job.remember(urls=[*plan.urls], warnings=plan.warnings)
+        urls, warnings = job.memory["urls"], job.memory["warnings"]
         if not urls:
-            raise OperationFailed(" ".join(["No page to read was found.", *warnings]))
+            raise JobRunFailed(" ".join(["No page to read was found.", *warnings]))
         wanted = Json(
             prompt=options.prompt,
             schema=options.schema,
             system_prompt=options.system_prompt,
         )
-        step = await operation.begin("pages", _batch(options, urls, wanted))
-        early = await operation.wait_for_batch(step, until)
-        pages, lost = await self._read(operation, step)
+        step = await job.begin("pages", _batch(options, urls, wanted))
+        early = await job.wait_for_batch(step, until)
+        pages, lost = await self._read(job, step)
         if early is not None:
             warnings = [*warnings, f"It ended early: {early}."]
         if lost:
             warnings = [*warnings, _lost_pages_warning(lost, len(urls))]
         if not pages:
-            raise OperationFailed(" ".join(["Nothing could be read.", *warnings]))
+            raise JobRunFailed(" ".join(["Nothing could be read.", *warnings]))
         by_rules = self._by_rules(pages, has_system_prompt=bool(options.system_prompt))
         if by_rules:
             warnings = [*warnings, by_rules]
-        await self._answer(operation, pages, warnings, by_rules=by_rules is not None)
+        await self._answer(job, pages, warnings, by_rules=by_rules is not None)
 
     async def _plan(
-        self, operation: Operation, options: ExtractOptions, until: float
+        self, job: RunningJob, options: ExtractOptions, until: float
     ) -> _Plan:
         """Return the URLs to read."""
-        plan = _Plan(operation.page_limit)
-        if operation.warning:
-            plan.warnings.append(operation.warning)
+        plan = _Plan(job.page_limit)
+        if job.warning:
+            plan.warnings.append(job.warning)
         words = map_results.search_text(options.prompt, options.schema)
         for url in options.urls:
             if url.endswith(SITE):
                 start = url.removesuffix(SITE)
-                found = await self._below(operation, start, words, until, plan)
+                found = await self._below(job, start, words, until, plan)
                 plan.add(found)
             else:
                 plan.add([url])
         if options.allow_external_links:
-            found = await self._elsewhere(operation, words, until)
+            found = await self._elsewhere(job, words, until)
             plan.add(await self._permitted_urls(found, plan))
         if options.searches:
-            await self._search(operation, words, plan)
+            await self._search(job, words, plan)
         return plan
 
     async def _below(
-        self, operation: Operation, url: str, words: str, until: float, plan: _Plan
+        self, job: RunningJob, url: str, words: str, until: float, plan: _Plan
     ) -> list[str]:
         """Return the relevant pages of a site; only its start page without a map."""
-        options: ExtractOptions = operation.options
+        options: ExtractOptions = job.options
         limit = min(options.limit or self._site_pages, MAX_PAGES)
         found = await self._sources.site(
             url,
-            operation.team_id,
+            job.team_id,
             options.scrape,
             until,
             # Irrelevant pages come last.
@@ -150,7 +150,7 @@ class Extract:
             text = f"The pages of {url} could not be listed: {found.error:.300}"
             plan.warnings.append(text)
             return [url]
-        urls: list[str] = await operation.in_pool(
+        urls: list[str] = await job.in_pool(
             map_results.pages_of_site, found.slices, url, words, limit
         )
         return await self._permitted_urls(urls, plan, url) or [url]
@@ -163,33 +163,31 @@ class Extract:
             plan.warnings.append(refused)
         return kept
 
-    async def _elsewhere(
-        self, operation: Operation, words: str, until: float
-    ) -> list[str]:
+    async def _elsewhere(self, job: RunningJob, words: str, until: float) -> list[str]:
         """Return relevant links of the start pages to other sites."""
-        options: ExtractOptions = operation.options
+        options: ExtractOptions = job.options
         starts = [u.removesuffix(SITE) for u in options.urls if u.endswith(SITE)]
         if not starts:
             return []
-        step = await operation.begin("starts", _batch(options, starts, Links()))
-        await operation.wait_for_batch(step, until)
+        step = await job.begin("starts", _batch(options, starts, Links()))
+        await job.wait_for_batch(step, until)
         limit = options.limit or self._site_pages
         bodies = [
-            entry.body async for entries in operation.entries(step) for entry in entries
+            entry.body async for entries in job.entries(step) for entry in entries
         ]
-        found: list[str] = await operation.in_pool(
+        found: list[str] = await job.in_pool(
             map_results.pages_elsewhere, bodies, starts, words, limit
         )
         return found
 
-    async def _search(self, operation: Operation, words: str, plan: _Plan) -> None:
-        options: ExtractOptions = operation.options
+    async def _search(self, job: RunningJob, words: str, plan: _Plan) -> None:
+        options: ExtractOptions = job.options
         if not (query := words or options.prompt):
             plan.warnings.append("Without prompt and schema nothing was searched for.")
             return
         limit = min(options.limit or SEARCHED_PAGES, MAX_SEARCHED)
         try:
-            urls, warning = await self._sources.search(query, limit, operation.team_id)
+            urls, warning = await self._sources.search(query, limit, job.team_id)
         except (QueueFull, ServiceUnavailable):
             raise
         except ServiceError as error:
@@ -200,14 +198,14 @@ class Extract:
             plan.warnings.append(warning)
 
     async def _read(
-        self, operation: Operation, step: str
+        self, job: RunningJob, step: str
     ) -> tuple[list[StoredPage], list[tuple[str, str]]]:
         """Return the pages with data in order, and URL and reason of the others."""
         numbered: dict[int, StoredPage] = {}
-        lost = {f.number: (f.url, f.error) for f in await operation.failures(step)}
-        async for entries in operation.entries(step):
+        lost = {f.number: (f.url, f.error) for f in await job.failures(step)}
+        async for entries in job.entries(step):
             bodies = [entry.body for entry in entries]
-            found: list[StoredPage] = await operation.in_pool(read_pages, bodies)
+            found: list[StoredPage] = await job.in_pool(read_pages, bodies)
             for entry, page in zip(entries, found, strict=True):
                 if page.error is None and page.data is not None:
                     numbered[entry.number] = page
@@ -233,16 +231,16 @@ class Extract:
 
     async def _answer(
         self,
-        operation: Operation,
+        job: RunningJob,
         pages: Sequence[StoredPage],
         warnings: list[str],
         *,
         by_rules: bool,
     ) -> None:
         """Store the result. Only the pages that it uses are charged."""
-        options: ExtractOptions = operation.options
+        options: ExtractOptions = job.options
         result: bytes
-        result, used = await operation.in_pool(
+        result, used = await job.in_pool(
             result_json,
             [PageData(page.url, page.data) for page in pages],
             options.prompt,
@@ -254,7 +252,7 @@ class Extract:
         counted = [page.tokens for page in pages if page.tokens is not None]
         tokens = sum(counted) if counted else None
         price = self._price * used
-        await operation.complete(result, len(pages), price, tokens)
+        await job.complete(result, len(pages), price, tokens)
 
 
 def _batch(options: ExtractOptions, urls: Sequence[str], *wanted: Any) -> BatchOptions:

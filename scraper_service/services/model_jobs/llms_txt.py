@@ -12,7 +12,7 @@ from scraper_service.content.formats.llms_txt_and_agents import (
 )
 from scraper_service.discovery import map_results
 from scraper_service.services.map_search import with_written_start
-from scraper_service.services.model_jobs.running_job import OperationFailed, batch_of
+from scraper_service.services.model_jobs.running_job import JobRunFailed, batch_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from scraper_service.content.formats.llms_txt_and_agents import LlmsPage
     from scraper_service.options.jobs import LlmsTextOptions
     from scraper_service.services.map_search import Sources
-    from scraper_service.services.model_jobs.running_job import Operation
+    from scraper_service.services.model_jobs.running_job import RunningJob
     from scraper_service.storage.accounts.credits import Prices
 
 
@@ -43,98 +43,98 @@ class LlmsText:
         self._most_s = settings.getint("OPERATION_TIMEOUT_S")
 
     def pages(self, options: LlmsTextOptions) -> int:
-        """Return the most pages that an operation may be charged for."""
+        """Return the most pages that a job may be charged for."""
         return options.max_urls
 
     def price(self, _: LlmsTextOptions) -> int:
         """Return the price of a page in credits."""
         return self._price
 
-    async def __call__(self, operation: Operation) -> None:
-        """Run an operation with :class:`LlmsTextOptions`."""
-        options: LlmsTextOptions = operation.options
-        until = operation.deadline(self._most_s)
-        if "urls" not in operation.memory:
-            await self._list(operation, options, until)
-        urls: list[str] = operation.memory["urls"]
-        step = await operation.begin("pages", batch_of(urls, options.scrape))
+    async def __call__(self, job: RunningJob) -> None:
+        """Run a job with :class:`LlmsTextOptions`."""
+        options: LlmsTextOptions = job.options
+        until = job.deadline(self._most_s)
+        if "urls" not in job.memory:
+            await self._list(job, options, until)
+        urls: list[str] = job.memory["urls"]
+        step = await job.begin("pages", batch_of(urls, options.scrape))
         pages: dict[int, LlmsPage] = {}
         shown = time.monotonic()
-        async for _ in operation.looks(step, until):
+        async for _ in job.looks(step, until):
             had = len(pages)
-            await self._read(operation, step, pages)
+            await self._read(job, step, pages)
             if len(pages) > had and time.monotonic() > shown + SHOW_S:
                 listed = without_text(_good(pages))
-                await operation.show(await self._text(operation, listed, full=False))
+                await job.show(await self._text(job, listed, full=False))
                 shown = time.monotonic()
-        early = await operation.wait_for_batch(step, until)
-        await self._read(operation, step, pages)
+        early = await job.wait_for_batch(step, until)
+        await self._read(job, step, pages)
         if not (good := _good(pages)):
-            raise OperationFailed(await self._reason(operation, step, pages, early))
+            raise JobRunFailed(await self._reason(job, step, pages, early))
         warnings = [
-            operation.memory.get("refused"),
+            job.memory.get("refused"),
             early and f"It ended early: {early}.",
         ]
         warning = " ".join(filter(None, warnings)) or None
         result = await self._text(
-            operation, good, full=options.show_full_text, warning=warning
+            job, good, full=options.show_full_text, warning=warning
         )
-        await operation.complete(result, len(good), self._price * len(good))
+        await job.complete(result, len(good), self._price * len(good))
 
     async def _list(
-        self, operation: Operation, options: LlmsTextOptions, until: float
+        self, job: RunningJob, options: LlmsTextOptions, until: float
     ) -> None:
         """Store the URLs to read; only the start page if the site has no map."""
-        limit = min(options.max_urls, operation.page_limit)
+        limit = min(options.max_urls, job.page_limit)
         found = await self._sources.site(
-            options.url, operation.team_id, options.scrape, until, limit=limit
+            options.url, job.team_id, options.scrape, until, limit=limit
         )
-        rows: list[map_results.RowT] = await operation.in_pool(
+        rows: list[map_results.RowT] = await job.in_pool(
             map_results.rows_of, found.slices
         )
         urls = with_written_start((row[0] for row in rows[:limit]), options.url)
         urls, refused = await self._sources.permitted_urls(urls, options.url)
         urls = urls or [options.url]
-        await operation.remember(urls=urls, error=found.error, refused=refused)
+        await job.remember(urls=urls, error=found.error, refused=refused)
 
     async def _read(
-        self, operation: Operation, step: str, pages: dict[int, LlmsPage]
+        self, job: RunningJob, step: str, pages: dict[int, LlmsPage]
     ) -> None:
         """Add newly arrived pages to ``pages``, by their number."""
-        full = operation.options.show_full_text
-        async for entries in operation.entries(step, len(pages)):
+        full = job.options.show_full_text
+        async for entries in job.entries(step, len(pages)):
             bodies = [entry.body for entry in entries]
-            found: list[LlmsPage] = await operation.in_pool(llms_pages, bodies, full)
+            found: list[LlmsPage] = await job.in_pool(llms_pages, bodies, full)
             for entry, page in zip(entries, found, strict=True):
                 pages[entry.number] = page
 
     async def _text(
         self,
-        operation: Operation,
+        job: RunningJob,
         pages: list[LlmsPage],
         *,
         full: bool,
         warning: str | None = None,
     ) -> bytes:
-        url = operation.options.url
-        warnings = " ".join(filter(None, (operation.warning, warning))) or None
-        text: bytes = await operation.in_pool(llms_json, url, pages, full, warnings)
+        url = job.options.url
+        warnings = " ".join(filter(None, (job.warning, warning))) or None
+        text: bytes = await job.in_pool(llms_json, url, pages, full, warnings)
         return text
 
     async def _reason(
         self,
-        operation: Operation,
+        job: RunningJob,
         step: str,
         pages: Mapping[int, LlmsPage],
         early: str | None,
     ) -> str:
         """Return the reason why no page could be read."""
-        failures = await operation.failures(step)
+        failures = await job.failures(step)
         reasons = [
             *(f"{page.url}: {page.error}" for page in pages.values()),
             *(f"{each.url}: {each.error}" for each in failures),
         ]
-        first = next(iter(reasons), None) or operation.memory["error"] or early or ""
+        first = next(iter(reasons), None) or job.memory["error"] or early or ""
         return f"No page of the site could be read. {first:.500}".strip()
 
 

@@ -1,6 +1,6 @@
-"""The coroutines of extract, agent, deep research and llms.txt jobs, here called operations.
+"""Jobs that a coroutine runs: model jobs, and checks of monitors.
 
-An operation has several steps. The result of a step is stored
+Such a job has several steps. The result of a step is stored
 (:mod:`scraper_service.storage.jobs.model_jobs`) before the next step begins. So the coroutine
 may end at any ``await``, and another process can continue it.
 """
@@ -49,18 +49,18 @@ def batch_of(urls: Iterable[str], scrape: ScrapeOptions) -> BatchOptions:
     )
 
 
-class OperationFailed(Exception):
-    """An operation came to nothing; the text is for its caller."""
+class JobRunFailed(Exception):
+    """A job came to nothing; the text is for its caller."""
 
 
 class RunLost(Exception):
-    """Another process runs the operation now, or it has ended."""
+    """Another process runs the job now, or it has ended."""
 
 
-class Operation:
-    """An operation that this process works on; see :class:`Taken` for its facts.
+class RunningJob:
+    """A job that this process works on; see :class:`Taken` for its facts.
 
-    Each step raises :exc:`RunLost` if the operation is not this process's any more.
+    Each step raises :exc:`RunLost` if the job is not this process's any more.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class Operation:
 
     @cached_property
     def options(self) -> Any:
-        """The options, of the class for the operation's kind."""
+        """The options, of the class for the job's kind."""
         return options_from_json(self._kind, json.loads(self._options))
 
     def deadline(self, seconds: float) -> float:
@@ -131,7 +131,7 @@ class Operation:
             raise RunLost(self.id)
 
     def close(self, state: str, **facts: Any) -> None:
-        """Note that a step of :meth:`store` has ended the operation."""
+        """Note that a step of :meth:`store` has ended the job."""
         self.is_over = True
         self._log_end(state, **facts)
 
@@ -198,7 +198,7 @@ class Operation:
         self._log_end("completed", pages=pages, credits=price)
 
     async def fail(self, error: str, result: bytes | None = None) -> None:
-        """End the operation without a result. It costs nothing.
+        """End the job without a result. It costs nothing.
 
         ``result`` is the JSON that the caller sees beside the error; None leaves it as
         it is.
@@ -219,52 +219,52 @@ class Operation:
 
 
 class Work(Protocol):
-    """A kind of operation. By default its pages are not charged when it starts."""
+    """A kind of job. By default its pages are not charged when it starts."""
 
     def pages(self, options: Any) -> int:
-        """Return the most pages that an operation may be charged for."""
+        """Return the most pages that a job may be charged for."""
         return 0
 
     def price(self, options: Any) -> int:
         """Return the price of a page in credits."""
         return 0
 
-    async def __call__(self, operation: Operation) -> None:
-        """Run an operation from its last stored step to its end."""
+    async def __call__(self, job: RunningJob) -> None:
+        """Run a job from its last stored step to its end."""
         ...
 
 
-async def run_operation(
+async def run_job(
     work: Work,
     database: Database,
     pool: ConverterPool,
     wake: Callable[[], None],
     taken: Taken,
 ) -> None:
-    """Run an operation until it ends or another process takes it.
+    """Run a job until it ends or another process takes it.
 
     ``wake`` lets the runner look for new steps. Raises :exc:`ServiceUnavailable`.
     """
-    operation = Operation(taken, database, pool, wake)
+    job = RunningJob(taken, database, pool, wake)
     tries = 0
-    while not operation.is_over:
+    while not job.is_over:
         try:
-            await work(operation)
+            await work(job)
         except QueueFull:
             await asyncio.sleep(RETRY_S)
-        except OperationFailed as error:
-            await operation.fail(str(error))
+        except JobRunFailed as error:
+            await job.fail(str(error))
         except RunLost:
-            logger.info("operation %s has ended, or was taken over", operation.id)
+            logger.info("job %s has ended, or was taken over", job.id)
             return
         except ServiceUnavailable:
             raise
         except Exception as error:
             # A converter process may have died for another reason.
-            logger.exception("operation %s broke", operation.id)
+            logger.exception("job %s broke", job.id)
             tries += 1
             if tries < MAX_TRIES:
                 await asyncio.sleep(RETRY_S)
                 continue
-            text = f"The operation could not be run: {type(error).__name__}."
-            await operation.fail(text)
+            text = f"The job could not be run: {type(error).__name__}."
+            await job.fail(text)

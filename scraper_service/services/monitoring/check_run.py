@@ -1,4 +1,4 @@
-"""Checks of monitors: the schedule that starts them, and their work as operations."""
+"""Checks of monitors: the schedule that starts them, and their work as jobs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 from scraper_service.errors import ServiceError, ServiceUnavailable
-from scraper_service.services.model_jobs.running_job import OperationFailed, Work
+from scraper_service.services.model_jobs.running_job import JobRunFailed, Work
 from scraper_service.services.monitoring.monitors import estimate
 from scraper_service.services.monitoring.target_runs import (
     CheckTools,
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from scraper_service.llm.model import LanguageModel
     from scraper_service.search_engines.web_search import Searches
     from scraper_service.services.job_runner import JobRunner
-    from scraper_service.services.model_jobs.running_job import Operation
+    from scraper_service.services.model_jobs.running_job import RunningJob
     from scraper_service.services.monitoring.target_runs import TargetRun
     from scraper_service.storage.accounts.credits import Prices
     from scraper_service.storage.database import Database
@@ -151,21 +151,21 @@ class MonitorCheck(Work):
         )
         self._most_s = settings.getint("MONITOR_CHECK_TIMEOUT_S")
 
-    async def __call__(self, operation: Operation) -> None:
+    async def __call__(self, job: RunningJob) -> None:
         """Run a check from its last stored position to its end."""
-        await operation.store(check_steps.begin)
+        await job.store(check_steps.begin)
         try:
-            plan = await self._database.read(check_steps.read_plan, operation.id)
+            plan = await self._database.read(check_steps.read_plan, job.id)
         except ServiceError as error:
             if isinstance(error, ServiceUnavailable):
                 raise
-            raise OperationFailed(str(error)) from error
+            raise JobRunFailed(str(error)) from error
         if plan is None:
-            raise OperationFailed(GONE)
-        targets, memory = plan.definition.targets, operation.memory
+            raise JobRunFailed(GONE)
+        targets, memory = plan.definition.targets, job.memory
         check = RunningCheck(
             tools=self._tools,
-            operation=operation,
+            job=job,
             plan=plan,
             until=time.monotonic() + self._most_s - plan.age_s,
             progress={x.id: TargetProgress(**memory.get(x.id, {})) for x in targets},
@@ -179,12 +179,10 @@ class MonitorCheck(Work):
 
     async def _finish(self, check: RunningCheck, runs: Iterable[TargetRun]) -> None:
         """Store the end of a check."""
-        plan, operation = check.plan, check.operation
-        row = await self._database.read(
-            checks.read_check, plan.monitor_id, operation.id
-        )
+        plan, job = check.plan, check.job
+        row = await self._database.read(checks.read_check, plan.monitor_id, job.id)
         if row is None:
-            raise OperationFailed(GONE)
+            raise JobRunFailed(GONE)
         found = check.progress.values()
         status, error = self._outcome(check, row.counts)
         if status != "failed":
@@ -210,8 +208,8 @@ class MonitorCheck(Work):
             has_news=changed > sum(x.ignored for x in found),
             estimate=expected.credits,
         )
-        await operation.store(check_steps.finish, end)
-        operation.close(
+        await job.store(check_steps.finish, end)
+        job.close(
             status, pages=row.pages, failed=row.counts["error"], credits=end.credits
         )
 

@@ -27,7 +27,7 @@ from scraper_service.options.limits import under_policy
 from scraper_service.options.monitors import CrawlTarget, ScrapeTarget, SearchTarget
 from scraper_service.search_engines.web_search import Searches
 from scraper_service.services.job_runner import JobRunner
-from scraper_service.services.model_jobs.running_job import Operation, RunLost
+from scraper_service.services.model_jobs.running_job import RunLost, RunningJob
 from scraper_service.services.monitoring.judge import PRICE, ChangeJudge
 from scraper_service.services.monitoring.monitors import search_price
 from scraper_service.services.monitoring.searches import search_target
@@ -62,7 +62,7 @@ logger = logging.getLogger(__name__)
 
 @define
 class TargetProgress:
-    """The position of one target, stored in the memory of the operation."""
+    """The position of one target, stored in the memory of the job."""
 
     #: Pages of its job that were compared.
     skip: int = 0
@@ -106,7 +106,7 @@ class RunningCheck:
     """A check while this process works on it."""
 
     tools: CheckTools
-    operation: Operation
+    job: RunningJob
     plan: CheckPlan
     #: When its time is over (:func:`time.monotonic`).
     until: float
@@ -115,9 +115,9 @@ class RunningCheck:
 
     async def store(self, pages: CheckedPages) -> None:
         """Store pages, and the positions of all targets behind them."""
-        memory = self.operation.memory
+        memory = self.job.memory
         memory |= {name: asdict(each) for name, each in self.progress.items()}
-        await self.operation.store(check_steps.add_pages, json.dumps(memory), pages)
+        await self.job.store(check_steps.add_pages, json.dumps(memory), pages)
 
 
 class TargetRun:
@@ -125,7 +125,7 @@ class TargetRun:
 
     def __init__(self, check: RunningCheck, target: Any):
         self._check, self._target = check, target
-        self._tools, self._operation = check.tools, check.operation
+        self._tools, self._running_job = check.tools, check.job
         self._plan = check.plan
         self._progress = check.progress[target.id]
 
@@ -158,7 +158,7 @@ class TargetRun:
             model=self._tools.model if plan.judge else None,
             goal=plan.goal,
             account=plan.key_id or plan.team_id,
-            job_id=self._operation.id,
+            job_id=self._running_job.id,
             until=self._check.until,
             failure=self._progress.degraded,
         )
@@ -182,7 +182,7 @@ class PageTargetRun(TargetRun):
 
     def __init__(self, check: RunningCheck, target: Any):
         super().__init__(check, target)
-        self._step = step_id(self._operation.id, target.id)
+        self._step = step_id(self._running_job.id, target.id)
         last = self._plan.last_check_id
         #: The job of the target in the last check, whose unchanged pages count.
         self._base = None if last is None else step_id(last, target.id)
@@ -190,11 +190,11 @@ class PageTargetRun(TargetRun):
     async def begin(self) -> None:
         if self._progress.is_done:
             return
-        operation, target_id = self._operation, self._target.id
-        if target_id not in operation.memory.get("steps", []):
+        job, target_id = self._running_job, self._target.id
+        if target_id not in job.memory.get("steps", []):
             # Stored first: who deletes the monitor has to find the job.
-            steps = [*operation.memory.get("steps", []), target_id]
-            await operation.remember(steps=steps)
+            steps = [*job.memory.get("steps", []), target_id]
+            await job.remember(steps=steps)
         try:
             await self._begin()
         except (QueueFull, RunLost, ServiceUnavailable):
@@ -226,7 +226,7 @@ class PageTargetRun(TargetRun):
         if progress.is_done:
             return
         job = None
-        async for job in self._operation.looks(self._step, self._check.until):  # noqa: B007  # the last one
+        async for job in self._running_job.looks(self._step, self._check.until):  # noqa: B007  # the last one
             await self._compare_new()
         if job is None:
             await self.end(GONE)
@@ -253,7 +253,7 @@ class PageTargetRun(TargetRun):
 
     async def _compare_new(self) -> None:
         """Compare the pages of the job that were delivered since the last call."""
-        async for entries in self._operation.entries(self._step, self._progress.skip):
+        async for entries in self._running_job.entries(self._step, self._progress.skip):
             await self._compare(entries)
 
     async def _compare(self, entries: list[Entry]) -> None:
@@ -262,7 +262,7 @@ class PageTargetRun(TargetRun):
         keys = [url_key(url) for url in urls]
         known = await self._read_snapshots(keys)
         earlier = [known[key].body if key in known else None for key in keys]
-        found = await compare_pages(self._operation, self._target, bodies, earlier)
+        found = await compare_pages(self._running_job, self._target, bodies, earlier)
         judge = self._judge()
         rows, new, kept, dropped, ignored = [], [], [], [], 0
         for url, key, page in zip(urls, keys, found, strict=True):
@@ -289,7 +289,7 @@ class PageTargetRun(TargetRun):
     async def _add_failures(self) -> None:
         """Add the pages that could not be fetched. Their snapshots stay."""
         progress = self._progress
-        failures = await self._operation.failures(self._step)
+        failures = await self._running_job.failures(self._step)
         while some := failures[progress.failures : progress.failures + ROWS]:
             keys = [url_key(failure.url) for failure in some]
             known = await self._read_snapshots(keys)
@@ -319,7 +319,7 @@ class ScrapeRun(PageTargetRun):
 
     async def _begin(self) -> None:
         batch = self._job(keep_sources=self._tools.keeps_sources)
-        await self._operation.begin(self._target.id, batch, self._base)
+        await self._running_job.begin(self._target.id, batch, self._base)
 
     async def _urls(self, entries: list[Entry]) -> list[str]:
         return [self._target.urls[entry.number] for entry in entries]
@@ -332,9 +332,9 @@ class CrawlRun(PageTargetRun):
 
     async def _begin(self) -> None:
         options = self._job()
-        await self._operation.store(
+        await self._running_job.store(
             check_steps.add_crawl,
-            self._operation.team_id,
+            self._running_job.team_id,
             self._target.id,
             options,
             self._tools.prices.usual(options.scrape),
@@ -345,7 +345,7 @@ class CrawlRun(PageTargetRun):
             await self.end(NO_CREDITS)
 
     async def _urls(self, entries: list[Entry]) -> list[str]:
-        return await self._operation.in_pool(
+        return await self._running_job.in_pool(
             final_urls, [entry.body for entry in entries]
         )
 
@@ -365,7 +365,7 @@ class CrawlRun(PageTargetRun):
                 snapshots.read_missing,
                 self._plan.monitor_id,
                 self._target.id,
-                self._operation.id,
+                self._running_job.id,
                 self._target.crawl,
                 after,
                 ROWS,
@@ -455,7 +455,7 @@ def _page_row(
 
 
 async def compare_pages(
-    operation: Operation,
+    job: RunningJob,
     target: ScrapeTarget | CrawlTarget,
     pages: Sequence[bytes],
     earlier: Sequence[bytes | None],
@@ -466,7 +466,7 @@ async def compare_pages(
     does so alone is an error.
     """
     try:
-        return await operation.in_pool(
+        return await job.in_pool(
             compare_monitored,
             list(pages),
             list(earlier),
@@ -477,14 +477,10 @@ async def compare_pages(
     except BROKEN as error:
         if len(pages) > 1:
             middle = len(pages) // 2
-            first = await compare_pages(
-                operation, target, pages[:middle], earlier[:middle]
-            )
-            rest = await compare_pages(
-                operation, target, pages[middle:], earlier[middle:]
-            )
+            first = await compare_pages(job, target, pages[:middle], earlier[:middle])
+            rest = await compare_pages(job, target, pages[middle:], earlier[middle:])
             return [*first, *rest]
-        logger.warning("a page of check %s was not compared (%r)", operation.id, error)
+        logger.warning("a page of check %s was not compared (%r)", job.id, error)
         text = NOT_COMPARED.format(type(error).__name__)
         return [
             ComparedPage(

@@ -60,7 +60,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection, Row
 
-    from scraper_service.options.jobs import OperationOptionsT
+    from scraper_service.options.jobs import ModelJobOptionsT
 
 
 FETCHES_NOTHING = (
@@ -96,14 +96,14 @@ class Terms:
 def create_job(
     connection: Connection,
     terms: Terms,
-    options: CrawlOptions | BatchOptions | OperationOptionsT,
+    options: CrawlOptions | BatchOptions | ModelJobOptionsT,
     version: int,
     idempotency_key: str | None = None,
     pages: int = 0,
 ) -> Job | ServiceError:
     """Store a job of any kind, its first URLs, and the credits reserved for its pages.
 
-    An operation may read ``pages`` pages; for an agent they are credits. Lowers the limit of
+    A model job may read ``pages`` pages; for an agent they are credits. Lowers the limit of
     all but a batch to the number of pages that the team can pay. May return
     :exc:`QueueFull`, :exc:`DiskQuotaExceeded`, :exc:`OutOfCredits` and :exc:`IdempotencyKeyUsed`. Locks the team.
     """
@@ -180,7 +180,7 @@ def create_job_of_sources(
 def admit_job(
     connection: Connection,
     terms: Terms,
-    options: CrawlOptions | BatchOptions | OperationOptionsT,
+    options: CrawlOptions | BatchOptions | ModelJobOptionsT,
     version: int,
     idempotency_key: str | None,
     seed: Seed,

@@ -157,7 +157,7 @@ def make_team(connection: Connection, team_id: str) -> None:
 def get_job(connection: Connection, job_id: str, team_id: str | None) -> Job | None:
     """Return a crawl or batch of a team unless it has expired.
 
-    With None for the team, return a job of any team, and also steps of operations. An
+    With None for the team, return a job of any team, and also steps of model jobs. An
     active job does not expire.
     """
     query = select(*COLUMNS).where(job.c.id == job_id, job.c.kind.in_(CRAWLED))

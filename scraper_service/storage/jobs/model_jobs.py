@@ -1,7 +1,7 @@
-"""Operations of several steps: extract, agent, deep research and llms.txt jobs.
+"""Model jobs: extract, agent, deep research and llms.txt jobs.
 
-An operation is a job without a crawler. Batches fetch its pages. Their ids follow from
-the id of the operation and the name of the step, so a process that continues after a
+A model job is a job without a crawler. Batches fetch its pages. Their ids follow from
+the id of the model job and the name of the step, so a process that continues after a
 crash finds them. Steps store nothing if the run of their process has ended
 (:mod:`scraper_service.storage.jobs.runs`).
 """
@@ -47,8 +47,8 @@ ENTRY_ROWS = 100
 
 
 @frozen(kw_only=True)
-class OperationRow(Job):
-    """An operation as its caller reads it."""
+class ModelJobRow(Job):
+    """A model job as its caller reads it."""
 
     #: Tokens that a language model used, None without a model.
     tokens: int | None
@@ -73,15 +73,15 @@ class StepFailure:
     error: str
 
 
-def step_id(operation_id: str, name: str) -> str:
-    """Return the id of the batch that is a step of an operation."""
-    return str(uuid.uuid5(uuid.UUID(operation_id), name))
+def step_id(job_id: str, name: str) -> str:
+    """Return the id of the batch that is a step of a model job."""
+    return str(uuid.uuid5(uuid.UUID(job_id), name))
 
 
-def read_operation(
+def read_model_job(
     connection: Connection, job_id: str, team_id: str, kind: str
-) -> OperationRow | None:
-    """Return an operation of a team unless it has expired."""
+) -> ModelJobRow | None:
+    """Return a model job of a team unless it has expired."""
     row = connection.execute(
         select(job, operation.c.result, operation.c.tokens)
         .join(operation, operation.c.job_id == job.c.id)
@@ -91,17 +91,17 @@ def read_operation(
         return None
     if row.state not in ACTIVE and row.expires_at <= now_of(connection):
         return None
-    return OperationRow(
+    return ModelJobRow(
         **asdict(job_store.job_of(row)),
         tokens=row.tokens,
         result=None if row.result is None else decompress(row.result),
     )
 
 
-def read_operations(
+def read_model_jobs(
     connection: Connection, team_id: str, kind: str, before: float | None, limit: int
 ) -> list[Job]:
-    """Return the newest operations of a kind, at most ``limit``.
+    """Return the newest model jobs of a kind, at most ``limit``.
 
     They were started before the time ``before``, in seconds since 1970.
     """
@@ -121,10 +121,10 @@ def read_operations(
 
 
 def next_start(connection: Connection, team_id: str, kind: str) -> float:
-    """Return a time for the start of an operation, in seconds since 1970.
+    """Return a time for the start of a model job, in seconds since 1970.
 
     It is a whole number of milliseconds, and later than the start of every other
-    operation of this kind of the team, which is locked. So a list that goes on before a
+    model job of this kind of the team, which is locked. So a list that goes on before a
     millisecond leaves nothing out.
     """
     last = connection.scalar(
@@ -233,7 +233,7 @@ def complete(
     price: int,
     tokens: int | None = None,
 ) -> bool:
-    """Store the result, charge for ``pages``, and complete the operation.
+    """Store the result, charge for ``pages``, and complete the model job.
 
     ``price`` is for all pages. The other reserved credits go back to the team.
     """
@@ -278,7 +278,7 @@ def fail(
     error: str,
     result: bytes | None = None,
 ) -> bool:
-    """Fail an operation. It costs nothing.
+    """Fail a model job. It costs nothing.
 
     ``result`` is what the caller sees with the error; None leaves it as it is.
     """

@@ -205,7 +205,7 @@ def add_pages(
 ) -> bool:
     """Store pages of a check, their snapshots and events, and the position of the check.
 
-    ``memory`` is the memory of the operation that includes these pages.
+    ``memory`` is the memory of the model job that includes these pages.
     """
     if not holds(connection, job_id, run_id):
         return False
