@@ -13,7 +13,7 @@ from scraper_service.content.search import parse_query, search_entry
 from scraper_service.options.map_search import ResultList, time_filter
 from scraper_service.storage.database import Database
 from scraper_service.storage.jobs import job_store
-from scraper_service.storage.pages.page_index import (
+from scraper_service.storage.page_index import (
     MAX_RANKED,
     PageIndex,
     add_pages,

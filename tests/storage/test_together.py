@@ -21,7 +21,7 @@ from scraper_service.storage.database import Database
 from scraper_service.storage.frontier.links import Seed
 from scraper_service.storage.job_records import Link
 from scraper_service.storage.jobs import job_store
-from scraper_service.storage.pages.page_index import search
+from scraper_service.storage.page_index import search
 from scraper_service.storage.schema import delivery, frontier, job, scrape, search_page
 
 # On SQLite, services take turns at every write.

@@ -21,7 +21,7 @@ from scraper_service.content.search import search_entry
 from scraper_service.services.accounts import OPEN_TEAM_ID
 from scraper_service.storage.database import Database
 from scraper_service.storage.jobs import job_store
-from scraper_service.storage.pages.page_index import PageIndex
+from scraper_service.storage.page_index import PageIndex
 from tools.bench.calls import fetch
 from tools.bench.postgres import Postgres, PostgresMissing
 from tools.bench.processes import ServiceProcess

@@ -65,7 +65,7 @@ from scraper_service.storage.jobs.earlier_pages import (
     read_base_sitemap,
     read_source,
 )
-from scraper_service.storage.pages.page_cache import (
+from scraper_service.storage.page_cache import (
     StoredSource,
     find_source,
     source_key,

@@ -62,7 +62,7 @@ from scraper_service.storage.job_records import (
     Outcome,
     UrlKind,
 )
-from scraper_service.storage.pages.page_index import PageIndex
+from scraper_service.storage.page_index import PageIndex
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

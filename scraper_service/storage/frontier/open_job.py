@@ -21,7 +21,7 @@ from scraper_service.errors import OutOfCredits
 from scraper_service.options.jobs import CrawlOptions
 from scraper_service.options.serialization import options_from_json
 from scraper_service.options.urls import origin, robots_url
-from scraper_service.storage import job_secrets
+from scraper_service.storage import job_secrets, page_cache
 from scraper_service.storage.accounts import disk_use
 from scraper_service.storage.accounts.credits import (
     ADD_CHARGE,
@@ -51,7 +51,6 @@ from scraper_service.storage.job_records import (
     RowState,
     UrlKind,
 )
-from scraper_service.storage.pages import change_snapshots
 from scraper_service.storage.request_counts import add_refused
 from scraper_service.storage.schema import event, frontier, job, page
 from scraper_service.storage.transactions import (
@@ -173,7 +172,7 @@ class OpenJob:
         self.more_bytes += add_sources(
             self._connection, self.job_id, self.number, bare, packed.responses
         )
-        change_snapshots.store(
+        page_cache.store_snapshots(
             self._connection, [x.snapshot for x in delivered if x.snapshot]
         )
         texts = [outcome.text for outcome in delivered if outcome.text is not None]
@@ -197,7 +196,7 @@ class OpenJob:
     def _stale(self, outcomes: list[Outcome]) -> dict[int, Commit]:
         """Return commits for outcomes that were not compared with the last snapshot."""
         tracked = [(x, x.snapshot) for x in outcomes if x.page and x.snapshot]
-        last = change_snapshots.lock(
+        last = page_cache.lock_snapshots(
             self._connection, [snapshot for _, snapshot in tracked]
         )
         stale = {}

@@ -36,7 +36,7 @@ from scraper_service.content.words import COMMON, fold, stem, tokens_of, words_o
 from scraper_service.items import Hit
 from scraper_service.options.urls import url_parts
 from scraper_service.storage.database import reading, writing
-from scraper_service.storage.pages.page_cache import script_route
+from scraper_service.storage.page_cache import script_route
 from scraper_service.storage.schema import search_page
 from scraper_service.storage.transactions import (
     Insertion,
