@@ -53,11 +53,11 @@ from scraper_service.options.serialization import options_from_json
 from scraper_service.storage.accounts import audit
 from scraper_service.storage.files import page_sources
 from scraper_service.storage.frontier import outcomes
+from scraper_service.storage.frontier.job_counts import read_stats
 from scraper_service.storage.job_records import LOCAL_TEAM, JobState
 from scraper_service.storage.jobs import earlier_pages, job_control, job_store
 from scraper_service.storage.jobs.admission import Terms, create_job_of_sources
 from scraper_service.storage.jobs.job_log import read_log
-from scraper_service.storage.request_counts import read_stats
 
 if TYPE_CHECKING:
     from collections.abc import Callable

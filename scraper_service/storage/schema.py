@@ -99,7 +99,7 @@ JOB_NUMBERS = Sequence("job_number_seq", metadata=metadata)
 #: ``target`` is what lists of jobs show of the URL, query or prompt, None with zero data
 #: retention. ``header_names`` is JSON with the names of the headers in the options, whose
 #: values are secret. ``retention_s`` is the life of a job after its last change.
-#: ``page_counts`` is JSON of :class:`scraper_service.storage.frontier.delivered_pages.PageCounts`.
+#: ``page_counts`` is JSON of :class:`scraper_service.storage.frontier.job_counts.PageCounts`.
 #: ``warning`` is JSON of codes, see :mod:`scraper_service.storage.frontier.job_warnings`.
 #: ``base_job_id`` is the earlier job whose unchanged pages this job repeats, None without.
 #: ``stored`` are the bytes of the job in :data:`disk_use`.
@@ -654,7 +654,7 @@ permit = Table(
 )
 
 #: Requests of a job by host, over all processes. ``facts`` is JSON of a
-#: :class:`scraper_service.storage.request_counts.HostCounts`.
+#: :class:`scraper_service.storage.frontier.job_counts.HostCounts`.
 job_host = Table(
     "job_host",
     metadata,
@@ -691,7 +691,7 @@ job_stat = Table(
 )
 
 #: Texts of delivered pages for the search of duplicates, see
-#: :class:`scraper_service.storage.frontier.delivered_pages.DeliveredText`. A block has 8 bytes.
+#: :class:`scraper_service.storage.frontier.job_counts.DeliveredText`. A block has 8 bytes.
 page_text = Table(
     "page_text",
     metadata,

@@ -9,12 +9,12 @@ import pytest
 from sqlalchemy import func, select, update
 
 from scraper_service.options.jobs import Webhook
-from scraper_service.storage import request_counts, webhooks
+from scraper_service.storage import webhooks
 from scraper_service.storage.files import artefacts
-from scraper_service.storage.frontier import leases, outcomes
+from scraper_service.storage.frontier import job_counts, leases, outcomes
+from scraper_service.storage.frontier.job_counts import HostCounts, Tallied
 from scraper_service.storage.job_records import JobState, Outcome
 from scraper_service.storage.jobs import job_deletion, job_history, job_store, runs
-from scraper_service.storage.request_counts import HostCounts, Tallied
 from scraper_service.storage.schema import (
     activity,
     artefact,
@@ -48,7 +48,7 @@ def worked(database, job_id):
     [commit] = run(database, outcomes.append, job_id, [outcome(row)])
     assert commit.delivered
     counts = Tallied({"http://a.example": HostCounts()}, {}, {"a": 1})
-    run(database, request_counts.record, job_id, counts)
+    run(database, job_counts.add_requests, job_id, counts)
     run(database, artefacts.hold, "name.png", job_id, job_id)
     assert run(database, runs.take, job_id, "owner") is not None
 
@@ -145,7 +145,7 @@ def test_a_process_writes_nothing_after_the_deletion(stored):
     work()
     expire(stored)
     work()
-    run(stored, request_counts.record, job_id, Tallied({"h": HostCounts()}, {}, {}))
+    run(stored, job_counts.add_requests, job_id, Tallied({"h": HostCounts()}, {}, {}))
     assert rows_of(stored, job_id) == {}
 
 

@@ -21,7 +21,7 @@ from scraper_service.discovery.sitemap import ABSENT, MAX_FILES
 from scraper_service.errors import plural
 from scraper_service.items import UNCHANGED
 from scraper_service.storage.frontier import refused_links
-from scraper_service.storage.frontier.delivered_pages import parse_counts
+from scraper_service.storage.frontier.job_counts import parse_counts
 from scraper_service.storage.job_records import RowState, UrlKind
 from scraper_service.storage.schema import frontier, job
 from scraper_service.storage.transactions import number_of

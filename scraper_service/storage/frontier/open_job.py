@@ -31,7 +31,11 @@ from scraper_service.storage.accounts.credits import (
 )
 from scraper_service.storage.files.page_sources import add_sources
 from scraper_service.storage.frontier import refused_links
-from scraper_service.storage.frontier.delivered_pages import add_pages, add_texts
+from scraper_service.storage.frontier.job_counts import (
+    add_pages,
+    add_refused,
+    add_texts,
+)
 from scraper_service.storage.frontier.job_warnings import (
     JobWarning,
     add_warning,
@@ -51,7 +55,6 @@ from scraper_service.storage.job_records import (
     RowState,
     UrlKind,
 )
-from scraper_service.storage.request_counts import add_refused
 from scraper_service.storage.schema import event, frontier, job, page
 from scraper_service.storage.transactions import (
     IN_ORDER,

@@ -10,13 +10,16 @@ from typing import TYPE_CHECKING, Any
 from attrs import frozen
 from sqlalchemy import Row, and_, cast, func, or_, select, text
 
-from scraper_service.storage import request_counts
-from scraper_service.storage.frontier import refused_links
-from scraper_service.storage.frontier.delivered_pages import PageCounts, parse_counts
+from scraper_service.storage.frontier import job_counts, refused_links
+from scraper_service.storage.frontier.job_counts import (
+    HostCounts,
+    PageCounts,
+    RobotsRow,
+    parse_counts,
+)
 from scraper_service.storage.frontier.open_job import ROBOTS
 from scraper_service.storage.job_records import Job, PageErrorRow, RowState, UrlKind
 from scraper_service.storage.jobs import job_store
-from scraper_service.storage.request_counts import HostCounts, RobotsRow
 from scraper_service.storage.schema import frontier, job, job_host
 from scraper_service.storage.transactions import IN_ORDER, inline, number_of, rows_in
 
@@ -438,9 +441,9 @@ class JobReport:
     #: Numbers of URLs by reason.
     reasons: Mapping[str, int]
     sitemaps: SitemapCounts
-    #: At most :data:`request_counts.MAX_HOSTS`, those with the most refused URLs.
+    #: At most :data:`job_counts.REPORTED_HOSTS`, those with the most refused URLs.
     robots: tuple[RobotsRow, ...]
-    #: At most :data:`request_counts.MAX_HOSTS`, those with the most requests.
+    #: At most :data:`job_counts.REPORTED_HOSTS`, those with the most requests.
     hosts: Mapping[str, HostCounts]
     counts: PageCounts
     #: Sums over all hosts: ``hosts``, ``requests``, ``bytes`` and ``wait_s``.
@@ -460,13 +463,13 @@ def read_report(connection: Connection, job_id: str, team_id: str) -> JobReport 
         states=states,
         reasons=reasons,
         sitemaps=sitemaps,
-        robots=request_counts.read_robots(connection, job_id),
-        hosts=request_counts.read_hosts(connection, job_id),
+        robots=job_counts.read_robots(connection, job_id),
+        hosts=job_counts.read_hosts(connection, job_id),
         counts=parse_counts(
             connection.scalar(select(job.c.page_counts).where(job.c.id == job_id))
         ),
         totals=_totals(connection, job_id),
-        stats=request_counts.read_stats(connection, job_id),
+        stats=job_counts.read_stats(connection, job_id),
     )
 
 
