@@ -189,8 +189,6 @@ def _all_words(texts: Iterable[str]) -> list[str]:
 
 @frozen
 class _Dialect:
-    """How a database writes conditions and finds pages."""
-
     term: str
     both: str
     either: str
@@ -259,7 +257,6 @@ def _find(
     conditions: _Conditions,
     source: ResultList,
 ) -> Iterator[int]:
-    """Yield the ids of pages that may be results, the best first."""
     name = connection.dialect.name
     dialect, prefix, now = _DIALECTS[name], team_prefix(team_id), now_of(connection)
     first, last = source.when.bounds(now) if source.when else (None, None)
@@ -288,8 +285,6 @@ def _find(
 
 
 class _Reading:
-    """Reads the best pages until there are enough results."""
-
     def __init__(self, connection: Connection, query: SearchQuery, source: ResultList):
         self._connection = connection
         self._query = query
@@ -311,7 +306,6 @@ class _Reading:
         return found[:limit]
 
     def _rows(self, ids: list[int]) -> list[Any]:
-        """Return the rows of pages in order."""
         page = search_page.c
         rows = self._connection.execute(
             select(page.id, page.url, page.facts, page.text).where(page.id.in_(ids))
@@ -343,7 +337,6 @@ class _Reading:
 
 
 def _is_there(query: SearchQuery, url: str) -> bool:
-    """Return True if a URL is in the sites and paths of the query."""
     for group in query.places:
         if all(place.kind == "site" for place in group) and not any(
             place.has(url) for place in group
@@ -405,7 +398,6 @@ def add_pages(
 
 
 def _text_columns(prefix: str, entry: SearchEntry) -> dict[str, str]:
-    """Return the words of a page as columns of FTS5."""
     bags = {name: getattr(entry, name) for name in ("title", "about", "body", "marks")}
     return {
         name: prefix + bag.rstrip().replace(" ", f" {prefix}") if bag else ""

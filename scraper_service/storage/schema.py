@@ -36,7 +36,6 @@ metadata = MetaData(
 
 
 def _partial(where: str, name: str, *columns: str) -> Index:
-    """Return an index of the rows that fulfil a condition."""
     condition = text(where)
     return Index(name, *columns, sqlite_where=condition, postgresql_where=condition)
 
@@ -840,7 +839,6 @@ search_page = Table(
 
 
 def _after(table: FromClause, statement: str, dialect: str = "postgresql") -> None:
-    """Run a statement of a dialect when a table was created."""
     ddl = DDL(statement)  # type: ignore[no-untyped-call]
     listen(table, "after_create", ddl.execute_if(dialect=dialect))
 

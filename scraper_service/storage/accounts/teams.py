@@ -152,7 +152,6 @@ def change_team(
 
 
 def _spell_value(name: str, value: Any) -> Any:
-    """Return a value of a team as operators write it."""
     if name == "disk_mb":
         return {0: "unlimited", None: "default"}.get(value, value)
     return "unlimited" if value is None else value

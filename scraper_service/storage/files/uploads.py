@@ -245,13 +245,11 @@ def _expire(connection: Connection) -> int:
 
 
 def _held_files(connection: Connection, names: list[str]) -> set[str]:
-    """Return the names of files that still belong to an upload."""
     kept = select(upload.c.file).where(upload.c.file.is_not(None))
     return set(names) & set(connection.scalars(kept))
 
 
 def _copy(content: IO[bytes], path: Path) -> int:
-    """Write a file; return its size in bytes. Raises :exc:`OSError`."""
     private_folder(path.parent)
     size = content.seek(0, os.SEEK_END)
     if shutil.disk_usage(path.parent).free < size + LEAST_FREE_BYTES:

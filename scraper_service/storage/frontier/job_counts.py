@@ -132,7 +132,6 @@ def _count(part: dict[str, int], name: str) -> None:
 
 
 def _filled_fields(value: Any, above: str = "", level: int = 1) -> Iterator[str]:
-    """Yield the names of fields with a value: neither null nor empty."""
     if not isinstance(value, dict):
         return
     for key, each in value.items():

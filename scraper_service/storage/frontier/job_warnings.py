@@ -289,7 +289,6 @@ def _end_with_pages(
 
 
 def _reasons(connection: Connection, job_id: str) -> Counter[str]:
-    """Return the reasons of up to :data:`MAX_COUNTED` skipped URLs."""
     rows = connection.execute(_REASONS, {"job_id": job_id})
     reasons = Counter({row.code: row.urls for row in rows})
     left = MAX_COUNTED - reasons.total()
@@ -314,7 +313,6 @@ def _oldest(
     *where: ColumnElement[bool],
     first: Sequence[ColumnElement[Any]] = (),
 ) -> Any:
-    """Return the first URL of a job in a state, by default a page, or None."""
     columns = frontier.c
     query = select(
         *(columns.id, columns.state, columns.url),
@@ -329,7 +327,6 @@ def _oldest(
 
 
 def _oldest_refused(connection: Connection, row: Any) -> Any:
-    """Return the first page that failed, or that robots.txt refuses, such as the start URL."""
     failed = _oldest(connection, row, RowState.FAILED)
     skipped = _oldest(connection, row, RowState.SKIPPED)
     if skipped is None or skipped.code != Reason.ROBOTS:

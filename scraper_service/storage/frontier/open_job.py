@@ -197,7 +197,6 @@ class OpenJob:
         }
 
     def _stale(self, outcomes: list[Outcome]) -> dict[int, Commit]:
-        """Return commits for outcomes that were not compared with the last snapshot."""
         tracked = [(x, x.snapshot) for x in outcomes if x.page and x.snapshot]
         last = page_cache.lock_snapshots(
             self._connection, [snapshot for _, snapshot in tracked]
@@ -253,7 +252,6 @@ class OpenJob:
             self.sitemap_files -= len(guesses)
 
     def _row_of(self, key: int) -> Any:
-        """Return id, state and URL of the row of a URL, None without one."""
         columns = frontier.c
         return self._connection.execute(
             select(columns.id, columns.state, columns.url).where(
@@ -342,7 +340,6 @@ class OpenJob:
         ADD_CHARGE.run_many(self._connection, charges)
 
     def _tell_of(self, accepted: list[Outcome], delivered: set[int]) -> None:
-        """Write an event and a webhook delivery for each delivered or failed page."""
         ended = [x for x in accepted if x.row_id in delivered or x.has_failed]
         if not ended:
             return
@@ -375,7 +372,6 @@ class OpenJob:
         )
 
     def _add(self, links: Sequence[Link]) -> int:
-        """Insert new URLs. Return the number of URLs to fetch."""
         if not links:
             return 0
         sitemaps: list[Link] = []
@@ -412,7 +408,6 @@ class OpenJob:
         return added + files
 
     def _add_refused(self, links: list[Link]) -> None:
-        """Insert refused URLs, and count them for each robots.txt."""
         of_site: dict[str, list[Link]] = {}
         for link in links:
             site = robots_url(origin(link.url)) if link.code == ROBOTS else ""
@@ -429,7 +424,6 @@ class OpenJob:
         self.warning = add_warning(self.warning, code, **data)
 
     def _explain_result(self) -> None:
-        """Warn of a job without a page, and of a crawl that left most links out."""
         if self.is_step or (self.pages > 1 and self.kind != "crawl"):
             return
         found = explain_result(

@@ -377,7 +377,6 @@ def add_entries(
 def _further_bill(
     connection: Connection, terms: Terms, found: Row[Any], count: int
 ) -> dict[str, Any] | OutOfCredits:
-    """Reserve credits for ``count`` more pages of a job, see :func:`_bill`."""
     if terms.page_price is None:
         return {}
     price = max(terms.page_price, found.page_price or 0)

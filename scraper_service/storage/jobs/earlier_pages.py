@@ -300,7 +300,6 @@ def read_removed(
 
 
 def _count_unchanged(connection: Connection, job_id: str) -> int:
-    """Return the number of pages of a crawl that were the same as in its base."""
     query = select(func.count()).where(
         frontier.c.job_number == number_of(job_id),
         frontier.c.state == RowState.DONE,

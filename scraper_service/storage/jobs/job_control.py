@@ -203,7 +203,6 @@ def _keep_finished(
 
 
 def _options_in_force(changed: OpenJob) -> dict[str, Any]:
-    """Return the options that callers may change, by attribute."""
     options = json.loads(changed.options)
     found = {name: options.get(name) for name in CHANGEABLE[changed.kind]}
     if "limit" in found:
@@ -213,7 +212,6 @@ def _options_in_force(changed: OpenJob) -> dict[str, Any]:
 
 
 def _detail(changed: OpenJob, effect: Effect) -> str:
-    """Return the detail of an event of a change, as JSON."""
     return json.dumps(asdict(JobChange(_options_in_force(changed), effect)))
 
 
@@ -413,7 +411,6 @@ def _failed_pages(
 def _lost_secrets(
     connection: Connection, row: Row[Any], request: RetryRequest
 ) -> HeadersForgotten | None:
-    """Return an error if a completed job has lost secrets that its pages need."""
     if webhooks.lacks_headers(connection, row.id):
         return HeadersForgotten("start another job for these pages.")
     lost = _secrets_of(row)
@@ -429,7 +426,6 @@ def _lost_secrets(
 
 
 def _secrets_of(row: Row[Any]) -> set[str]:
-    """Return the names of the secret options that a job has or had."""
     return set((row.secrets or "").split(",")) - {""}
 
 

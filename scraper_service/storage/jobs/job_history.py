@@ -237,7 +237,6 @@ def _read_summary(
 def _jobs_wanted(
     team_id: str, query: HistoryQuery, now: float
 ) -> list[list[ColumnElement[bool]]]:
-    """Return the conditions for each kind and state, in the order of the index."""
     columns = job.c
     return [
         [
@@ -285,7 +284,6 @@ def _calls_wanted(
 
 
 def _call_states(query: HistoryQuery) -> frozenset[str] | None:
-    """Return the states to look for among single calls, which have two."""
     if query.states is None or query.states >= {"completed", "failed"}:
         return None
     return query.states

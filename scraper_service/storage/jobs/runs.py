@@ -270,7 +270,6 @@ def end_lost(connection: Connection, owner: str) -> int:
 
 
 def _is_stuck(connection: Connection, job_id: str, progress: int) -> bool:
-    """Return True if :data:`MAX_LOST` runs of a job were lost since its last progress."""
     lost = select(func.count()).where(
         run.c.job_id == job_id, run.c.reason == LOST, run.c.progress == progress
     )
@@ -285,7 +284,6 @@ def _progress(row: Row[Any]) -> int:
 
 
 def _is_first(connection: Connection, job_id: str, run_id: str = "") -> bool:
-    """Return True if a job has had no run but ``run_id``."""
     others = select(run.c.id).where(run.c.job_id == job_id, run.c.id != run_id)
     return connection.execute(others.limit(1)).first() is None
 
@@ -523,7 +521,6 @@ def waiting_jobs(
 
 @functools.cache
 def _waiting(*, is_one: bool, on_nodes: bool) -> Select[Any]:
-    """Return the statement of :func:`waiting_jobs`, for one job or all."""
     live = is_live(bindparam("now"), bindparam("owner"), waits=on_nodes)
     processes = (
         select(func.count())

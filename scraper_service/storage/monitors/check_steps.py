@@ -115,7 +115,6 @@ def read_plan(connection: Connection, job_id: str) -> CheckPlan | None:
 
 
 def _last_check(connection: Connection, monitor_id: str) -> str | None:
-    """Return the last check of a monitor with pages, None before the first."""
     return connection.scalar(
         select(monitor_check.c.job_id)
         .where(
@@ -291,7 +290,6 @@ def finish(connection: Connection, job_id: str, run_id: str, end: CheckEnd) -> b
 def _results(
     connection: Connection, job_id: str, end: CheckEnd
 ) -> list[dict[str, Any]]:
-    """Return the results of the targets, with the pages of those that are scraped."""
     found = []
     for each in end.results:
         result = each
