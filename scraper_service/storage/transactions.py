@@ -414,6 +414,14 @@ IN_ORDER = (frontier.c.state, frontier.c.id)
 # -- rows of any table ---------------------------------------------------------------
 
 
+class Position(NamedTuple):
+    """The position of a row in a list that is ordered by time, such as of a team's calls."""
+
+    #: Seconds since 1970.
+    at: float
+    id: str
+
+
 def count_fitting(sizes: Sequence[int], most: int) -> int:
     """Return how many rows have at most ``most`` bytes, but at least one if there is one."""
     total = 0

@@ -90,6 +90,7 @@ def read_session(
     return None if sealed is None else box.open(sealed)
 
 
+@transaction(row="{name}")
 def save_session(
     connection: Connection,
     team_id: str,
@@ -124,14 +125,6 @@ def save_session(
         .values(team_id=team_id, name=name, created_at=now, **values)
         .on_conflict_do_update(index_elements=("team_id", "name"), set_=values)
     )
-
-
-@transaction(row="{name}")
-def save_named_session(
-    connection: Connection, name: str, team_id: str, box: SessionBox, *states: StateT
-) -> None:
-    """Do as :func:`save_session`, with the name first, which a caller locks."""
-    save_session(connection, team_id, name, box, *states)
 
 
 def list_sessions(connection: Connection, team_id: str) -> list[SessionRow]:
