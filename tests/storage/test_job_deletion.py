@@ -14,7 +14,7 @@ from scraper_service.storage.files import artefacts
 from scraper_service.storage.frontier import job_counts, leases, outcomes
 from scraper_service.storage.frontier.job_counts import HostCounts, Tallied
 from scraper_service.storage.job_records import JobState, Outcome
-from scraper_service.storage.jobs import job_deletion, job_history, job_store, runs
+from scraper_service.storage.jobs import job_deletion, job_history, job_rows, runs
 from scraper_service.storage.schema import (
     activity,
     artefact,
@@ -30,8 +30,8 @@ HOOK = Webhook(url="http://b.example/", headers=(("X-Key", "secret"),))
 
 @pytest.fixture
 def stored(database):
-    run(database, job_store.make_team, TEAM)
-    run(database, job_store.make_team, OTHER)
+    run(database, job_rows.make_team, TEAM)
+    run(database, job_rows.make_team, OTHER)
     return database
 
 
@@ -108,11 +108,11 @@ def test_nothing_of_a_hidden_job_can_be_read(stored):
     page = outcome(row)
     run(stored, outcomes.append, job_id, [page])
     run(stored, artefacts.hold, "name.png", job_id, job_id)
-    assert run(stored, job_store.read_scrape, page.page_id, TEAM) == b"{}"
+    assert run(stored, job_rows.read_scrape, page.page_id, TEAM) == b"{}"
     assert run(stored, artefacts.is_readable, "name.png")
     delete(stored, job_id)
-    assert run(stored, job_store.read_scrape, page.page_id, TEAM) is None
-    assert run(stored, job_store.get_job, job_id, TEAM) is None
+    assert run(stored, job_rows.read_scrape, page.page_id, TEAM) is None
+    assert run(stored, job_rows.get_job, job_id, TEAM) is None
     assert run(stored, job_history.read_details, job_id, TEAM) is None
     assert not run(stored, artefacts.is_readable, "name.png")
 
@@ -139,7 +139,7 @@ def test_a_process_writes_nothing_after_the_deletion(stored):
         assert (commit.accepted, commit.state) == (False, JobState.CANCELLED)
         assert run(stored, leases.claim, job_id, "owner", 1).rows == ()
         run(stored, leases.release, job_id, [(row.id, row.token)])
-        run(stored, job_store.start_job, job_id)
+        run(stored, job_rows.start_job, job_id)
         assert not run(stored, outcomes.end_job, job_id, JobState.FAILED)
 
     work()

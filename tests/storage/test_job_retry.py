@@ -27,7 +27,7 @@ from scraper_service.storage.jobs import (
     admission,
     job_control,
     job_log,
-    job_store,
+    job_rows,
     job_urls,
 )
 from scraper_service.storage.jobs.admission import Terms
@@ -314,10 +314,10 @@ def test_events_of_earlier_failures_stay(retries):
 
 
 def test_the_order_of_delivered_pages_stays(retries, ended):
-    before = retries.run(job_store.read_pages, ended, 0)
+    before = retries.run(job_rows.read_pages, ended, 0)
     retries.retry(ended)
     retries.end(ended)
-    after = retries.run(job_store.read_pages, ended, 0)
+    after = retries.run(job_rows.read_pages, ended, 0)
     assert after[: len(before)] == before
     assert sorted(json.loads(page)["n"] for page in after) == [0, 1, 2, 3]
 

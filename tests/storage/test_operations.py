@@ -20,7 +20,7 @@ from scraper_service.storage.job_records import Job, JobState, Outcome
 from scraper_service.storage.jobs import (
     admission,
     job_deletion,
-    job_store,
+    job_rows,
     operations,
     runs,
 )
@@ -43,7 +43,7 @@ class World:
     def __init__(self, database):
         self._database = database
         for team in (TEAM, OTHER):
-            self.do(job_store.make_team, team)
+            self.do(job_rows.make_team, team)
         for owner in (OWNER, RIVAL):
             self.do(leases.beat, owner, 100)
 
@@ -152,7 +152,7 @@ def test_what_a_process_stores_that_was_taken_for_dead_is_refused(world):
     assert world.do(operations.remember, one, now, '{"a": 1}') is True
     found = world.read(one)
     assert (found.state, found.result) == (JobState.SCRAPING, None)
-    assert world.do(job_store.get_job, step_id(one, "pages"), None) is None
+    assert world.do(job_rows.get_job, step_id(one, "pages"), None) is None
     assert world.charges == []
 
 
@@ -175,7 +175,7 @@ def test_a_step_begins_once_and_is_found_again(world):
     for _ in range(2):
         assert world.do(operations.add_step, one, claim, "pages", BATCH) is True
     step = step_id(one, "pages")
-    found = world.do(job_store.get_job, step, None)
+    found = world.do(job_rows.get_job, step, None)
     assert isinstance(found, Job)
     assert (found.kind, found.open, found.version) == ("batch", 2, 1)
     assert options_from_json("batch", json.loads(found.options)).scrape == BATCH.scrape
@@ -192,11 +192,11 @@ def test_steps_are_no_jobs_of_the_team_and_cost_nothing(world):
     claim = world.take(one).run_id
     world.do(operations.add_step, one, claim, "pages", BATCH)
     step = step_id(one, "pages")
-    assert world.do(job_store.get_job, step, TEAM) is None
-    assert world.do(job_store.get_job, one, TEAM) is None
-    assert world.do(job_store.get_job, one, None) is None
-    assert world.do(job_store.active_jobs, TEAM) == []
-    assert world.do(job_store.all_jobs) == []
+    assert world.do(job_rows.get_job, step, TEAM) is None
+    assert world.do(job_rows.get_job, one, TEAM) is None
+    assert world.do(job_rows.get_job, one, None) is None
+    assert world.do(job_rows.active_jobs, TEAM) == []
+    assert world.do(job_rows.all_jobs) == []
     waiting = world.do(runs.waiting_jobs, OWNER, CRAWLED, (), 10)
     assert [each.id for each in waiting] == [step]
     refused = world.do(admission.add_entries, step, Terms(team_id=TEAM), BATCH)

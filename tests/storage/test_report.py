@@ -26,7 +26,7 @@ from scraper_service.storage.job_records import (
     RowState,
     UrlKind,
 )
-from scraper_service.storage.jobs import admission, job_deletion, job_store, job_urls
+from scraper_service.storage.jobs import admission, job_deletion, job_rows, job_urls
 from scraper_service.storage.jobs.admission import Terms
 from scraper_service.storage.jobs.job_urls import read_report
 from scraper_service.storage.schema import job, job_host, job_robots, job_stat
@@ -62,7 +62,7 @@ def write(database):
 
 @pytest.fixture
 def job_id(write):
-    write(job_store.make_team, TEAM)
+    write(job_rows.make_team, TEAM)
     options = crawl_options({"url": f"http://{SITE}/", "limit": "5"})
     return write(admission.create_job, Terms(team_id=TEAM), options, 2).id
 

@@ -26,7 +26,7 @@ from scraper_service.storage.jobs import (
     admission,
     earlier_pages,
     job_deletion,
-    job_store,
+    job_rows,
 )
 from scraper_service.storage.jobs.admission import Terms, create_job
 from scraper_service.storage.schema import frontier, job, page, team
@@ -45,8 +45,8 @@ KEPT = KeptResponse(
 
 @pytest.fixture
 def stored(database):
-    run(database, job_store.make_team, TEAM)
-    run(database, job_store.make_team, OTHER)
+    run(database, job_rows.make_team, TEAM)
+    run(database, job_rows.make_team, OTHER)
     return database
 
 
@@ -102,7 +102,7 @@ def reprocess_batch(database, job_id, numbers=None, price=None):
 
 
 def found_job(database, made):
-    return run(database, job_store.get_job, made.id, TEAM)
+    return run(database, job_rows.get_job, made.id, TEAM)
 
 
 def finish_rows(database, made, rows):

@@ -21,7 +21,7 @@ from scraper_service.storage.accounts.credits import Call
 from scraper_service.storage.database import Database
 from scraper_service.storage.frontier import outcomes
 from scraper_service.storage.job_records import JobState
-from scraper_service.storage.jobs import job_deletion, job_store
+from scraper_service.storage.jobs import job_deletion, job_rows
 from scraper_service.storage.schema import ledger as ledger_table
 from scraper_service.storage.schema import snapshot as table
 from scraper_service.storage.schema import team, worker
@@ -172,7 +172,7 @@ def test_processes_that_store_the_same_pages_take_turns(kind, tmp_path, request)
 def test_a_call_that_is_late_holds_its_credits_until_it_ends(tmp_path):
     async def run():
         database = Database(tmp_path)
-        await database.write(job_store.make_team, TEAM)
+        await database.write(job_rows.make_team, TEAM)
         await database.write(lambda c: c.execute(update(team).values(credits=9)))
         alive = insert(worker).values(id="owner", until=1e12)
         await database.write(lambda c: c.execute(alive))

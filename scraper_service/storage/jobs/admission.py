@@ -45,7 +45,7 @@ from scraper_service.storage.frontier.links import Seed, insert_links, seed_of
 from scraper_service.storage.job_records import ACTIVE, Job, JobState, Link, RowState
 from scraper_service.storage.jobs import operations
 from scraper_service.storage.jobs.earlier_pages import find_base, find_source
-from scraper_service.storage.jobs.job_store import get_job, insert_job
+from scraper_service.storage.jobs.job_rows import get_job, insert_job
 from scraper_service.storage.schema import idempotency, job
 from scraper_service.storage.transactions import (
     RETENTION_S,

@@ -34,7 +34,7 @@ from scraper_service.storage.files.page_sources import (
     stored_response,
 )
 from scraper_service.storage.job_records import ACTIVE, JobState, RowState, UrlKind
-from scraper_service.storage.jobs.job_store import get_job
+from scraper_service.storage.jobs.job_rows import get_job
 from scraper_service.storage.schema import frontier, job, page, page_source, refused_key
 from scraper_service.storage.transactions import is_stored, now_of, number_of
 

@@ -54,7 +54,7 @@ from scraper_service.storage.job_records import (
     RowState,
     UrlKind,
 )
-from scraper_service.storage.jobs import job_store
+from scraper_service.storage.jobs import job_rows
 from scraper_service.storage.jobs.admission import Terms, use_key
 from scraper_service.storage.schema import (
     delivery,
@@ -104,7 +104,7 @@ def change_job(
     :exc:`JobFinished`, :exc:`OptionUnavailable` and :exc:`OutOfCredits`, without a change.
     """
     lock_team(connection, team_id)
-    row = job_store.lock_own_job(connection, job_id, team_id)
+    row = job_rows.lock_own_job(connection, job_id, team_id)
     if row is None:
         return JobNotFound("Job not found")
     if row.state not in ACTIVE and not request.fits_finished:
@@ -229,7 +229,7 @@ def _read(connection: Connection, changed: OpenJob, effect: Effect) -> ChangedJo
 
 
 def _stored_job(connection: Connection, job_id: str, team_id: str) -> Job:
-    found = job_store.get_job(connection, job_id, team_id)
+    found = job_rows.get_job(connection, job_id, team_id)
     assert found is not None
     return found
 
@@ -315,7 +315,7 @@ def retry_pages(
     :exc:`OutOfCredits` and :exc:`IdempotencyKeyUsed`, without a change.
     """
     ledger.lock_team(connection, terms.team_id)
-    row = job_store.lock_own_job(connection, job_id, terms.team_id)
+    row = job_rows.lock_own_job(connection, job_id, terms.team_id)
     if row is None:
         return JobNotFound("Job not found")
     if row.state not in {*ACTIVE, JobState.COMPLETED}:

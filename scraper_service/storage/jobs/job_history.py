@@ -24,7 +24,7 @@ from scraper_service.storage.job_records import (
     RowState,
     UrlKind,
 )
-from scraper_service.storage.jobs.job_store import MAX_TARGET
+from scraper_service.storage.jobs.job_rows import MAX_TARGET
 from scraper_service.storage.schema import activity, frontier, job, key, ledger, webhook
 from scraper_service.storage.transactions import Position, inline, now_of
 

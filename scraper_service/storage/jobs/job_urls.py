@@ -19,7 +19,7 @@ from scraper_service.storage.frontier.job_counts import (
 )
 from scraper_service.storage.frontier.open_job import ROBOTS
 from scraper_service.storage.job_records import Job, PageErrorRow, RowState, UrlKind
-from scraper_service.storage.jobs import job_store
+from scraper_service.storage.jobs import job_rows
 from scraper_service.storage.schema import frontier, job, job_host
 from scraper_service.storage.transactions import IN_ORDER, inline, number_of, rows_in
 
@@ -454,7 +454,7 @@ class JobReport:
 
 def read_report(connection: Connection, job_id: str, team_id: str) -> JobReport | None:
     """Return the report of a job, None if the team has no such job."""
-    found = job_store.get_job(connection, job_id, team_id)
+    found = job_rows.get_job(connection, job_id, team_id)
     if found is None:
         return None
     states, reasons, sitemaps = count_by_state(connection, job_id)

@@ -50,7 +50,7 @@ from scraper_service.storage.job_records import (
     JobState,
     RunState,
 )
-from scraper_service.storage.jobs import job_store
+from scraper_service.storage.jobs import job_rows
 from scraper_service.storage.schema import job, operation, run, worker
 from scraper_service.storage.transactions import (
     inline,
@@ -165,13 +165,13 @@ def take(
     others = connection.scalars(
         select(run.c.node).where(run.c.job_id == job_id, live)
     ).all()
-    columns: Sequence[Any] = (*job_store.COLUMNS, operation.c.memory, operation.c.steps)
+    columns: Sequence[Any] = (*job_rows.COLUMNS, operation.c.memory, operation.c.steps)
     row = connection.execute(
         select(*columns)
         .outerjoin(operation, operation.c.job_id == job.c.id)
         .where(job.c.id == job_id)
     ).one()
-    found = job_store.job_of(row)
+    found = job_rows.job_of(row)
     is_crawled = found.kind in CRAWLED
     if others and (
         not is_crawled
@@ -191,7 +191,7 @@ def take(
         if isinstance(whole, SecretsUnreadable):
             return JobState.FAILED
         found = whole
-        job_store.start_job(connection, job_id)
+        job_rows.start_job(connection, job_id)
     state = RunState.RUNNING if node is None else RunState.ASKED
     is_first = _is_first(connection, job_id)
     run_id = _begin(connection, job_id, owner, state, progress, node=node)
@@ -397,7 +397,7 @@ def join(
     Returns :exc:`SecretsUnreadable` after failing the job.
     """
     lock_job(connection, job_id)
-    found = job_store.get_job(connection, job_id, None)
+    found = job_rows.get_job(connection, job_id, None)
     if found is None:
         raise JobNotFound(
             f"no job {job_id} is in this database: SCRAPER_DATABASE_URL"
@@ -420,7 +420,7 @@ def join(
         connection.execute(
             update(run).where(*of_job).values(state=RunState.RUNNING, owner=run_id)
         )
-    job_store.start_job(connection, job_id)
+    job_rows.start_job(connection, job_id)
     leases.beat(connection, run_id, max(lease_s, FIRST_BEAT_S))
     return Taken(job=whole, run_id=run_id, age_s=0.0, is_first=is_first)
 

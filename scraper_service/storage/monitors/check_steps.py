@@ -25,7 +25,7 @@ from scraper_service.storage.accounts import disk_use
 from scraper_service.storage.frontier.job_warnings import JobWarning, add_warning
 from scraper_service.storage.frontier.links import seed_of
 from scraper_service.storage.job_records import ACTIVE, JobState
-from scraper_service.storage.jobs import job_store
+from scraper_service.storage.jobs import job_rows
 from scraper_service.storage.jobs.operations import step_id, store_end, store_memory
 from scraper_service.storage.jobs.runs import holds
 from scraper_service.storage.monitors import messages, snapshots
@@ -160,7 +160,7 @@ def add_crawl(
     if not holds(connection, job_id, run_id):
         return False
     crawl_id = step_id(job_id, name)
-    if job_store.get_job(connection, crawl_id, None) is not None:
+    if job_rows.get_job(connection, crawl_id, None) is not None:
         return True
     columns = select(job.c.key_id, job.c.retention_s)
     row = connection.execute(columns.where(job.c.id == job_id)).one()
@@ -179,7 +179,7 @@ def add_crawl(
                 None, JobWarning.LIMIT_LOWERED, wanted=seed.page_limit, pages=pages
             )
             seed = type(seed)(seed.kind, seed.url, pages, seed.links)
-    job_store.insert_job(
+    job_rows.insert_job(
         connection,
         team_id,
         seed,

@@ -25,7 +25,7 @@ from scraper_service.storage.accounts import disk_use
 from scraper_service.storage.accounts.credits import Call
 from scraper_service.storage.frontier import outcomes
 from scraper_service.storage.job_records import ACTIVE, JobState, PageRow
-from scraper_service.storage.jobs import job_store
+from scraper_service.storage.jobs import job_rows
 from scraper_service.storage.jobs.operations import step_id
 from scraper_service.storage.monitors.messages import open_messages
 from scraper_service.storage.monitors.monitors import (
@@ -225,7 +225,7 @@ def _insert_check(
     at: float,
 ) -> CheckRow:
     check_id, is_queued = str(uuid.uuid4()), status == "queued"
-    job_store.queue_job(
+    job_rows.queue_job(
         connection,
         check_id,
         options="{}",

@@ -1,4 +1,4 @@
-"""Transactions on jobs: insert, start, read. Parts of :class:`Jobs`."""
+"""The rows of jobs and their pages: insert, start, read. :class:`Jobs` has the order of calls."""
 
 from __future__ import annotations
 
