@@ -209,7 +209,7 @@ class DatabaseSource:
         return await self.database.read(self.read_failures)
 
     def read_failures(self, connection: Connection) -> list[FailedUrl]:
-        rows = job_urls.read_errors(connection, self.job_id)
+        rows, _ = job_urls.read_errors(connection, self.job_id)
         found = [FailedUrl(row.url, row.code, row.error) for row in rows]
         if not require_job(connection, self.job_id).pages:
             refused = job_urls.read_robots_blocked(connection, self.job_id)

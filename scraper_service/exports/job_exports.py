@@ -285,7 +285,7 @@ def _read(
         )
         return bodies, _Position(skip=position.skip + len(bodies))
     if query.what == ERRORS:
-        rows, last = job_urls.read_some_errors(
+        rows, last = job_urls.read_errors(
             connection, job_id, position.after or 0, position.skip, most
         )
         after: Cursor | int | None = last

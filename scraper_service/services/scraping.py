@@ -364,10 +364,10 @@ class Usage:
     async def queue(self, team: Team) -> QueueStatus:
         """Return how many pages of the team run and how many wait."""
         active = self.concurrency(team)
-        found = await self._database.read(usage.read_queue, team.id)
+        pages, last_at = await self._database.read(usage.read_queue, team.id)
         of_jobs = active - self._scrapes.under_way(team.id)
-        waiting = max(0, found.pages - of_jobs) + self._scrapes.waiting(team.id)
-        return QueueStatus(active, waiting, found.succeeded_at)
+        waiting = max(0, pages - of_jobs) + self._scrapes.waiting(team.id)
+        return QueueStatus(active, waiting, last_at)
 
     async def activity(
         self, team: Team, endpoint: str | None, after: Position | None, limit: int

@@ -135,11 +135,7 @@ def store_source(
 _READ_SNAPSHOT = select(snapshot.c.version, snapshot.c.at, snapshot.c.body).where(
     snapshot.c.team_id == bindparam("team"), snapshot.c.key == bindparam("key")
 )
-_LOCK_SNAPSHOT = (
-    select(snapshot.c.version)
-    .where(snapshot.c.team_id == bindparam("team"), snapshot.c.key == bindparam("key"))
-    .with_for_update()
-)
+_LOCK_SNAPSHOT = _READ_SNAPSHOT.with_only_columns(snapshot.c.version).with_for_update()
 _STORE_SNAPSHOT = (
     update(snapshot)
     .where(snapshot.c.team_id == bindparam("team"), snapshot.c.key == bindparam("name"))
@@ -181,15 +177,8 @@ def lock_snapshots(
     add = dialect_insert(connection, snapshot).on_conflict_do_nothing()
     # Sorted, so that transactions never wait for each other in a circle.
     for team_id, key in sorted({(each.team_id, each.key) for each in wanted}):
-        row = {
-            "team_id": team_id,
-            "key": key,
-            "version": 0,
-            "at": now,
-            "expires_at": now,
-            "body": b"",
-        }
-        connection.execute(add, row)
+        first = {"version": 0, "at": now, "expires_at": now, "body": b""}
+        connection.execute(add, {"team_id": team_id, "key": key, **first})
         page_key = {"team": team_id, "key": key}
         found[team_id, key] = connection.execute(_LOCK_SNAPSHOT, page_key).scalar_one()
     return found

@@ -372,7 +372,7 @@ def test_a_page_that_ends_its_process_each_time_fails_in_the_end(harness):
         harness.run(frontier.reap, job_id)
     found = harness.check(job_id)
     assert found.failed == 1
-    [error] = harness.run(job_urls.read_errors, job_id)
+    [error], _ = harness.run(job_urls.read_errors, job_id)
     assert error.code == "SCRAPE_RETRY_LIMIT"
 
 

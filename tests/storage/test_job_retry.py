@@ -83,7 +83,7 @@ class Retries(Control):
                 self.append(job_id, row, OWNER, **fields)
 
     def errors(self, job_id):
-        return [(e.url, e.code) for e in self.run(job_urls.read_errors, job_id)]
+        return [(e.url, e.code) for e in self.run(job_urls.read_errors, job_id)[0]]
 
     def options(self, job_id):
         """Return the scrape options of pending pages, as a crawler gets them."""

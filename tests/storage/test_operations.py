@@ -201,7 +201,7 @@ def test_steps_are_no_jobs_of_the_team_and_cost_nothing(world):
     assert [each.id for each in waiting] == [step]
     refused = world.do(admission.add_entries, step, Terms(team_id=TEAM), BATCH)
     assert str(refused) == "Job not found"
-    assert world.do(read_queue, TEAM).pages == 2
+    assert world.do(read_queue, TEAM)[0] == 2
     world.run_step(step)
     assert (world.charges, world.balance) == ([], 7)
     assert isinstance(world.start(page_price=1, most_jobs=1), QueueFull)

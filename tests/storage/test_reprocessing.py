@@ -141,8 +141,8 @@ def test_a_job_has_the_pages_of_its_source_with_their_keys(stored):
     assert (made.open, made.total, made.page_limit) == (1, 1, 1)
     [row] = run(stored, leases.claim, made.id, "owner", 9).rows
     assert (row.key, row.url) == (key, URL)
-    found = run(stored, earlier_pages.read_source, job_id, TEAM, key)
-    kept = unpack(found.stored)
+    _, found = run(stored, earlier_pages.read_source, job_id, TEAM, key)
+    kept = unpack(found)
     assert (kept.url, kept.body) == (KEPT.url, KEPT.body)
 
 

@@ -174,15 +174,6 @@ class Used(NamedTuple):
     credits: int
 
 
-@frozen
-class Queue:
-    """Open pages of a team's active jobs."""
-
-    pages: int
-    #: Time of the last charged page in seconds since 1970, or None.
-    succeeded_at: float | None
-
-
 def read_balance(connection: Connection, team_id: str) -> Balance:
     plan = connection.scalar(select(team.c.plan_credits).where(team.c.id == team_id))
     return Balance(balance(connection, team_id), plan)
@@ -213,7 +204,8 @@ def read_used(connection: Connection, team_id: str) -> list[Used]:
     ]
 
 
-def read_queue(connection: Connection, team_id: str) -> Queue:
+def read_queue(connection: Connection, team_id: str) -> tuple[int, float | None]:
+    """Return the open pages of a team's active jobs, and the time of its last charge."""
     pages = connection.scalar(
         select(func.sum(job.c.open)).where(
             job.c.team_id == team_id, job.c.state.in_(ACTIVE)
@@ -225,7 +217,7 @@ def read_queue(connection: Connection, team_id: str) -> Queue:
         .order_by(ledger.c.at.desc())
         .limit(1)
     )
-    return Queue(int(pages or 0), last)
+    return int(pages or 0), last
 
 
 def read_activity(

@@ -114,11 +114,10 @@ class Uploads:
         try:
             size = await asyncio.to_thread(_copy, content, self._folder / file)
             await self._database.write(_store, token, file, size, self._usual_mb)
-        except OSError as error:
+        except BaseException as error:
             await asyncio.to_thread((self._folder / file).unlink, missing_ok=True)
-            raise unwritable(error) from error
-        except BaseException:
-            await asyncio.to_thread((self._folder / file).unlink, missing_ok=True)
+            if isinstance(error, OSError):
+                raise unwritable(error) from error
             raise
 
     async def take(self, ref: str, team_id: str) -> Upload:
@@ -161,9 +160,10 @@ def _hash(token: str) -> str:
     return hashlib.sha256(token.encode()).hexdigest()
 
 
-def _check(connection: Connection, token: str) -> None:
+def _check(connection: Connection, token: str) -> str:
+    """Return the team of an upload that waits for its bytes."""
     row = connection.execute(
-        select(upload.c.file).where(
+        select(upload.c.file, upload.c.team_id).where(
             upload.c.token == _hash(token), upload.c.expires_at > now_of(connection)
         )
     ).one_or_none()
@@ -171,17 +171,15 @@ def _check(connection: Connection, token: str) -> None:
         raise UploadNotFound
     if row.file is not None:
         raise UploadUsed
+    team_id: str = row.team_id
+    return team_id
 
 
 def _check_room(
     connection: Connection, token: str, usual_mb: int, *, locks: bool = False
 ) -> None:
     """Raise why the file of an upload cannot be kept. ``locks`` the team until the commit."""
-    _check(connection, token)
-    team_id = connection.scalar(
-        select(upload.c.team_id).where(upload.c.token == _hash(token))
-    )
-    assert team_id is not None
+    team_id = _check(connection, token)
     if locks:
         lock_team(connection, team_id)
     stored = select(func.count()).where(

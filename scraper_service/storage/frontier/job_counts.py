@@ -106,9 +106,7 @@ def add_pages(stored: str | None, pages: Iterable[CountedPage]) -> str:
         _count(known["depths"], str(page.depth))
         _count(known["verdicts"], page.verdict or "unknown")
         for kind, count in page.losses.items():
-            lost = known.setdefault("losses", {}).setdefault(
-                kind, {"pages": 0, "count": 0}
-            )
+            lost = known["losses"].setdefault(kind, {"pages": 0, "count": 0})
             lost["pages"] += 1
             lost["count"] += count
         if page.data is None:

@@ -314,14 +314,6 @@ WHAT = "A job of stored sources"
 PAGES_AT_ONCE = 1000  # that are looked through in one statement
 
 
-@frozen
-class SourcePage:
-    """A page of another job, with its response."""
-
-    scrape_id: str
-    stored: StoredResponse
-
-
 def find_source(
     connection: Connection, job_id: str, team_id: str
 ) -> Job | ServiceError:
@@ -385,8 +377,8 @@ def find_pages(
 
 def read_source(
     connection: Connection, source_id: str, team_id: str, key: int
-) -> SourcePage | None:
-    """Return the page with a key in a job, with its response, or None.
+) -> tuple[str, StoredResponse] | None:
+    """Return the id of the page with a key in a job, and its response, or None.
 
     Nothing of a job that is deleted or has expired is returned.
     """
@@ -404,4 +396,4 @@ def read_source(
     ).one_or_none()
     if row is None:
         return None
-    return SourcePage(row.id, stored_response(row))
+    return row.id, stored_response(row)

@@ -101,24 +101,17 @@ class Listing:
     next: Cursor | None
 
 
-def read_errors(connection: Connection, job_id: str) -> list[PageErrorRow]:
-    """Return the failed pages of a job, in the order of their rows.
-
-    Includes home pages of other sites, which are listed and not fetched.
-    """
-    return read_some_errors(connection, job_id)[0]
-
-
-def read_some_errors(
+def read_errors(
     connection: Connection,
     job_id: str,
     after: int = 0,
     skip: int = 0,
     limit: int | None = None,
 ) -> tuple[list[PageErrorRow], int]:
-    """Return a part of :func:`read_errors`, and the id of its last row.
+    """Return the failed pages of a job in the order of their rows, and the last row's id.
 
-    The part begins ``skip`` errors after the row ``after``. An empty part has the id ``after``.
+    Includes home pages of other sites, which are listed and not fetched. Begins ``skip`` errors
+    after the row ``after``, whose id stands for the last one if there are no more.
     """
     columns = frontier.c
     rows = connection.execute(

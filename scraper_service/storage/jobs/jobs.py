@@ -140,7 +140,7 @@ class Jobs:
         """
 
         def read(connection: Connection) -> T:
-            failed = job_urls.read_errors(connection, job_id)
+            failed, _ = job_urls.read_errors(connection, job_id)
             return shape(failed, job_urls.read_robots_blocked(connection, job_id))
 
         return await self._database.read(read)
