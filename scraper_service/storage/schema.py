@@ -89,10 +89,7 @@ JOB_NUMBERS = Sequence("job_number_seq", metadata=metadata)
 #: with the rows of the frontier. ``parent_id`` is the operation of a step, None for a job
 #: of a caller. ``hook_events`` are the events for the webhook, None without a webhook, and
 #: ``deliveries`` counts them. ``reserved`` credits are taken from the team and not yet
-#: charged. ``page_price`` is reserved for each page, None for an unlimited team.
-#: ``paused_at`` is None unless the job is paused. ``revision`` counts changes of the job by
-#: its caller, so that processes notice them.
-#: ``copying`` is the position of :mod:`scraper_service.storage.frontier.outcomes`, None at
+#: charged. ``copying`` is the position of :mod:`scraper_service.storage.frontier.outcomes`, None at
 #: the end and for other jobs.
 #: ``secrets`` are the names of its options that are stored encrypted, with commas.
 #: ``target`` is what lists of jobs show of the URL, query or prompt, None with zero data
@@ -100,7 +97,6 @@ JOB_NUMBERS = Sequence("job_number_seq", metadata=metadata)
 #: values are secret. ``retention_s`` is the life of a job after its last change.
 #: ``page_counts`` is JSON of :class:`scraper_service.storage.frontier.job_counts.PageCounts`.
 #: ``warning`` is JSON of codes, see :mod:`scraper_service.storage.frontier.job_warnings`.
-#: ``base_job_id`` is the earlier job whose unchanged pages this job repeats, None without.
 #: ``stored`` are the bytes of the job in :data:`disk_use`.
 job = Table(
     "job",

@@ -67,11 +67,6 @@ def read_used(connection: Connection, team_id: str) -> int:
     return int(_USED.one(connection, {"team": team_id}).bytes)
 
 
-def read_used_of_all(connection: Connection) -> int:
-    """Return the bytes that all teams have stored."""
-    return int(connection.scalar(select(func.sum(disk_use.c.bytes))) or 0)
-
-
 def refusal(
     connection: Connection, team_id: str, limit: int | None
 ) -> DiskQuotaExceeded | None:

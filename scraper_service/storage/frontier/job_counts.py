@@ -18,10 +18,13 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from attrs import asdict, define, field, frozen
-from sqlalchemy import bindparam, select
+from sqlalchemy import bindparam, func, select
 
 from scraper_service.content.words import distance
+from scraper_service.items import UNCHANGED
+from scraper_service.storage.job_records import RowState
 from scraper_service.storage.schema import (
+    frontier,
     job,
     job_host,
     job_robots,
@@ -153,6 +156,19 @@ def _names(schema: Field, above: str = "", level: int = 1) -> Iterator[str]:
         yield name
         if level < MAX_LEVELS:
             yield from _names(each, f"{name}.", level + 1)
+
+
+def count_unchanged(connection: Connection, job_id: str) -> int:
+    """Return the number of pages of a crawl that were the same as in its base.
+
+    Reads only the index of codes, however many pages there are.
+    """
+    query = select(func.count()).where(
+        frontier.c.job_number == number_of(job_id),
+        frontier.c.state == RowState.DONE,
+        frontier.c.code == UNCHANGED,
+    )
+    return connection.scalar(query) or 0
 
 
 @frozen

@@ -19,9 +19,8 @@ from scraper_service.discovery.canonical_urls import sitemap_key
 from scraper_service.discovery.scope_rules import Reason
 from scraper_service.discovery.sitemap import ABSENT, MAX_FILES
 from scraper_service.errors import plural
-from scraper_service.items import UNCHANGED
 from scraper_service.storage.frontier import refused_links
-from scraper_service.storage.frontier.job_counts import parse_counts
+from scraper_service.storage.frontier.job_counts import count_unchanged, parse_counts
 from scraper_service.storage.job_records import RowState, UrlKind
 from scraper_service.storage.schema import frontier, job
 from scraper_service.storage.transactions import number_of
@@ -196,12 +195,6 @@ _SENTENCES: Mapping[JobWarning, Callable[..., str]] = {
 _JOB = select(
     *(job.c.id, job.c.number, job.c.kind, job.c.url, job.c.options, job.c.base_job_id)
 ).where(job.c.id == bindparam("job_id"))
-# Reads only the index of codes, however many pages there are.
-_UNCHANGED = select(func.count()).where(
-    frontier.c.job_number == number_of(bindparam("job_id")),
-    frontier.c.state == RowState.DONE,
-    frontier.c.code == UNCHANGED,
-)
 _SKIPPED = (
     select(frontier.c.code)
     .where(
@@ -244,7 +237,7 @@ def _end_without_page(
     connection: Connection, row: Any, failed: int
 ) -> tuple[JobWarning, dict[str, Any]]:
     if row.base_job_id is not None and (
-        unchanged := connection.scalar(_UNCHANGED, {"job_id": row.id})
+        unchanged := count_unchanged(connection, row.id)
     ):
         data = {"base": row.base_job_id, "pages": unchanged, "failed": failed}
         return JobWarning.NO_CHANGE, data

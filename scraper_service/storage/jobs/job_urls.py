@@ -241,24 +241,19 @@ def _states(query: UrlQuery) -> list[RowState]:
         state
         for state, name in STATES.items()
         if query.state in {None, name}
-        and _may_have(state, query.reason)
+        and query.reason in {None, _OWN_REASONS.get(state, (query.reason,))[0]}
         and (state is RowState.DONE or not query.losses)
     ]
 
 
-def _may_have(state: RowState, reason: str | None) -> bool:
-    own = _OWN_REASONS.get(state)
-    return reason is None or own is None or own[0] == reason
-
-
 def _conditions(
-    job_id: str, state: RowState, query: UrlQuery | None = None, after: int = 0
+    job_id: str, state: RowState, query: UrlQuery, after: int = 0
 ) -> list[ColumnElement[bool]]:
     columns = frontier.c
     where = rows_in(job_id, state, after)
-    if query is not None and query.reason is not None and state not in _OWN_REASONS:
+    if query.reason is not None and state not in _OWN_REASONS:
         where.append(columns.code == query.reason)
-    if query is not None and query.losses:
+    if query.losses:
         kinds = (columns.losses.contains(f" {kind} ") for kind in query.losses)
         where += [columns.losses.is_not(None), or_(*kinds)]
     return where
@@ -280,8 +275,7 @@ def _count_all(connection: Connection, job_id: str, state: str | None) -> int:
             states[STATES[RowState(row_state)]] += count
     skipped = STATES[RowState.SKIPPED]
     if state in {None, skipped}:
-        where = _conditions(job_id, RowState.SKIPPED)
-        states[skipped] += _count(connection, where)
+        states[skipped] += _count(connection, rows_in(job_id, RowState.SKIPPED))
         states[skipped] += refused_links.count(connection, job_id)
     return sum(states.values()) if state is None else states[state]
 
@@ -404,7 +398,7 @@ def _count_states(
 
     def count(state: RowState) -> int:
         is_page = columns.kind == UrlKind.PAGE
-        return _count(connection, [*_conditions(job_id, state, None), is_page])
+        return _count(connection, [*rows_in(job_id, state), is_page])
 
     counts = connection.execute(
         select(job.c.open, job.c.done, job.c.failed, job.c.held).where(
