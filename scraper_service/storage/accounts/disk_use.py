@@ -18,10 +18,10 @@ from scraper_service.errors import DiskQuotaExceeded
 from scraper_service.options.jobs import CRAWLED
 from scraper_service.storage.job_records import ACTIVE
 from scraper_service.storage.schema import disk_use, job, team
-from scraper_service.storage.transactions import Insertion, Statement
+from scraper_service.storage.transactions import Insertion, Statement, now_of, take_some
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection
+    from sqlalchemy import ColumnElement, Connection, Table
 
 MIB = 2**20
 MAX_FOLDED = 10_000  # rows in one transaction
@@ -50,6 +50,16 @@ def add_to_job(connection: Connection, job_id: str, size: int) -> None:
     )
     if team_id is not None:
         add(connection, team_id, size)
+
+
+def take_expired(connection: Connection, table: Table, size: ColumnElement[int]) -> int:
+    """Delete some expired rows of teams, whose bytes count no more. Return their number."""
+    is_old = table.c.expires_at <= now_of(connection)
+    rows = take_some(connection, table, is_old, columns=(table.c.team_id, size))
+    for team_id, freed in rows:
+        if team_id is not None:
+            add(connection, team_id, -freed)
+    return len(rows)
 
 
 def free_job(connection: Connection, job_id: str) -> None:

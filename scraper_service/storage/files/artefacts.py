@@ -26,10 +26,10 @@ from scraper_service.storage.schema import artefact, job
 from scraper_service.storage.secrets import derive_key
 from scraper_service.storage.transactions import (
     RETENTION_S,
+    delete_some,
     dialect_insert,
     find_stored,
     now_of,
-    take_some,
     transaction,
     upsert,
 )
@@ -206,25 +206,15 @@ def hold_for_job(connection: Connection, job_id: str, name: str, size: int) -> N
 
 def expire(connection: Connection) -> int:
     """Delete a slice of expired rows. Return the number of rows."""
-    columns, now = artefact.c, now_of(connection)
+    columns = artefact.c
     # Not NOT IN: PostgreSQL would read all jobs for each row once they exceed its work_mem.
     is_gone = and_(
         columns.job_id.is_not(None),
         ~exists().where(job.c.id == columns.job_id),
     )
-    removed = 0
-    for which in (columns.expires_at <= now, is_gone):
-        rows = take_some(
-            connection,
-            artefact,
-            which,
-            columns=(columns.team_id, columns.size),
-        )
-        removed += len(rows)
-        for row in rows:  # the bytes of jobs were freed with the jobs
-            if row.team_id is not None:
-                disk_use.add(connection, row.team_id, -row.size)
-    return removed
+    removed = disk_use.take_expired(connection, artefact, columns.size)
+    # The bytes of jobs were freed with the jobs.
+    return removed + delete_some(connection, artefact, is_gone)
 
 
 def is_readable(connection: Connection, name: str) -> bool:

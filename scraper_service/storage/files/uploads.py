@@ -35,7 +35,7 @@ from scraper_service.storage.secrets import (
     private_file,
     private_folder,
 )
-from scraper_service.storage.transactions import now_of, take_some
+from scraper_service.storage.transactions import now_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -234,12 +234,7 @@ def _take(connection: Connection, ref: str, team_id: str) -> tuple[str, str, str
 
 
 def _expire(connection: Connection) -> int:
-    is_old = upload.c.expires_at <= now_of(connection)
-    columns = (upload.c.team_id, upload.c.size)
-    rows = take_some(connection, upload, is_old, columns=columns)
-    for row in rows:
-        disk_use.add(connection, row.team_id, -row.size)
-    return len(rows)
+    return disk_use.take_expired(connection, upload, upload.c.size)
 
 
 def _held_files(connection: Connection, names: list[str]) -> set[str]:
