@@ -53,11 +53,11 @@ from scraper_service.options.serialization import options_from_json
 from scraper_service.storage.accounts import audit
 from scraper_service.storage.files import page_sources
 from scraper_service.storage.frontier import outcomes
+from scraper_service.storage.frontier.job_counts import read_stats
 from scraper_service.storage.job_records import LOCAL_TEAM, JobState
-from scraper_service.storage.jobs import earlier_pages, job_control, job_store
+from scraper_service.storage.jobs import earlier_pages, job_control, job_rows
 from scraper_service.storage.jobs.admission import Terms, create_job_of_sources
 from scraper_service.storage.jobs.job_log import read_log
-from scraper_service.storage.request_counts import read_stats
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -153,7 +153,7 @@ class LocalClient:
 
     def newest(self, most: int | None) -> list[dict[str, Any]]:
         """Return the jobs of all teams with their counts, the newest first."""
-        jobs = self._reading(job_store.all_jobs) if self._has_jobs() else []
+        jobs = self._reading(job_rows.all_jobs) if self._has_jobs() else []
         return [self._facts(job) for job in jobs[:most]]
 
     def find(self, text: str) -> str:
@@ -165,7 +165,7 @@ class LocalClient:
             )
         if len(text) == UUID_LENGTH:
             return text
-        return choose_id(text, [job.id for job in self._reading(job_store.all_jobs)])
+        return choose_id(text, [job.id for job in self._reading(job_rows.all_jobs)])
 
     def show(self, job_id: str) -> ShownJob:
         facts = self._facts(self._reading(require_job, job_id))

@@ -32,7 +32,7 @@ from scraper_service.options.limits import Retention
 from scraper_service.options.serialization import options_from_json
 from scraper_service.storage.database import Database
 from scraper_service.storage.job_records import LOCAL_TEAM, Job
-from scraper_service.storage.jobs import admission, job_store, job_urls
+from scraper_service.storage.jobs import admission, job_rows, job_urls
 
 if TYPE_CHECKING:
     from scrapy.settings import Settings
@@ -149,7 +149,7 @@ def new_job(
     connection: Connection, options: CrawlOptions | BatchOptions, retention_s: float
 ) -> Job:
     """Store a job of the local team, which services do not run."""
-    job_store.make_team(connection, LOCAL_TEAM)
+    job_rows.make_team(connection, LOCAL_TEAM)
     terms = admission.Terms(team_id=LOCAL_TEAM, retention_s=retention_s)
     job = admission.create_job(connection, terms, options, 2)
     assert isinstance(job, Job)  # these terms have no limit and no idempotency key
@@ -158,7 +158,7 @@ def new_job(
 
 def require_job(connection: Connection, job_id: str) -> Job:
     """Return a job; raise :exc:`click.ClickException`."""
-    job = job_store.get_job(connection, job_id, None)
+    job = job_rows.get_job(connection, job_id, None)
     if job is None:
         raise click.ClickException(f"no job has the id {job_id}; see `jobs list`")
     return job
@@ -200,7 +200,7 @@ class DatabaseSource:
 
     def _poll(self, connection: Connection, skip: int) -> tuple[Status, list[bytes]]:
         job = require_job(connection, self.job_id)
-        return status_of(job), job_store.read_pages(connection, self.job_id, skip)
+        return status_of(job), job_rows.read_pages(connection, self.job_id, skip)
 
     async def current(self) -> str | None:
         return await self.database.read(job_urls.read_current, self.job_id)
@@ -209,7 +209,7 @@ class DatabaseSource:
         return await self.database.read(self.read_failures)
 
     def read_failures(self, connection: Connection) -> list[FailedUrl]:
-        rows = job_urls.read_errors(connection, self.job_id)
+        rows, _ = job_urls.read_errors(connection, self.job_id)
         found = [FailedUrl(row.url, row.code, row.error) for row in rows]
         if not require_job(connection, self.job_id).pages:
             refused = job_urls.read_robots_blocked(connection, self.job_id)

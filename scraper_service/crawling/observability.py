@@ -3,7 +3,7 @@
 Each service counts its own work, and so does each process that works on a job. Labels of
 metrics have few values: never a host, a URL, a team, a key or the id of a job. The requests of
 a job are counted by host; several processes may run a job, and their counts add up in
-:mod:`scraper_service.storage.request_counts`.
+:mod:`scraper_service.storage.frontier.job_counts`.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ from scrapy.utils.log import TopLevelFormatter
 from scraper_service.content.metadata.dates import utc_text
 from scraper_service.crawling import Component
 from scraper_service.errors import ServiceUnavailable
-from scraper_service.storage import request_counts
 from scraper_service.storage.database import Database
-from scraper_service.storage.job_records import JobState
-from scraper_service.storage.jobs.job_log import BEGAN, LEFT
-from scraper_service.storage.jobs.jobs import Jobs
-from scraper_service.storage.request_counts import (
+from scraper_service.storage.frontier import job_counts
+from scraper_service.storage.frontier.job_counts import (
     KEPT_SECONDS,
     HostCounts,
     RobotsSeen,
     Share,
     Tallied,
 )
+from scraper_service.storage.job_records import JobState
+from scraper_service.storage.jobs.job_log import BEGAN, LEFT
+from scraper_service.storage.jobs.jobs import Jobs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -315,7 +315,9 @@ class JobRecorder(Component):
             if not (tallied := self.tally.take(self._crawler.stats.get_stats())):
                 return
             try:
-                await self._database.write(request_counts.record, self._job_id, tallied)
+                await self._database.write(
+                    job_counts.add_requests, self._job_id, tallied
+                )
             except ServiceUnavailable:  # logged where it was raised
                 self.tally.put_back(tallied)
 

@@ -51,7 +51,7 @@ from scraper_service.discovery.robots import (
 from scraper_service.errors import ConverterDied
 from scraper_service.options.urls import origin, request_url, robots_url
 from scraper_service.shared_objects import Singletons
-from scraper_service.storage.request_counts import RobotsSeen
+from scraper_service.storage.frontier.job_counts import RobotsSeen
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

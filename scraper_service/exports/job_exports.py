@@ -27,7 +27,7 @@ from scraper_service.exports.running_export import ExportProcess
 from scraper_service.options.urls import url_parts
 from scraper_service.storage.files import page_sources
 from scraper_service.storage.job_records import Job
-from scraper_service.storage.jobs import job_store, job_urls
+from scraper_service.storage.jobs import job_rows, job_urls
 from scraper_service.storage.jobs.job_urls import Cursor, UrlQuery
 
 if TYPE_CHECKING:
@@ -246,7 +246,7 @@ def _count(
 
     Returns None for an unknown job.
     """
-    job = job_store.get_job(connection, job_id, team_id)
+    job = job_rows.get_job(connection, job_id, team_id)
     if job is None:
         return None
     if query.what == PAGES:
@@ -268,7 +268,7 @@ def _read(
     Rows of archives are pages with their responses.
     """
     job_id, query = export.job.id, export.query
-    if job_store.get_job(connection, job_id, export.job.team_id) is None:
+    if job_rows.get_job(connection, job_id, export.job.team_id) is None:
         return None
     if position.is_end:
         return [], position
@@ -280,12 +280,12 @@ def _read(
         )
         return rows, _Position(skip=end)
     if query.what == PAGES:
-        bodies = job_store.read_bodies(
+        bodies = job_rows.read_bodies(
             connection, job_id, position.skip, most, SLICE_BYTES
         )
         return bodies, _Position(skip=position.skip + len(bodies))
     if query.what == ERRORS:
-        rows, last = job_urls.read_some_errors(
+        rows, last = job_urls.read_errors(
             connection, job_id, position.after or 0, position.skip, most
         )
         after: Cursor | int | None = last

@@ -14,7 +14,7 @@ from scraper_service.search_engines.search_engine import (
 )
 from scraper_service.storage.database import INDEX, Database
 from scraper_service.storage.job_records import LOCAL_TEAM
-from scraper_service.storage.pages.page_index import PageIndex
+from scraper_service.storage.page_index import PageIndex
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

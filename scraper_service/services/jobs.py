@@ -74,11 +74,12 @@ if TYPE_CHECKING:
     from scraper_service.storage.jobs.job_history import (
         HistoryQuery,
         JobDetails,
-        JobPosition,
         JobSummary,
     )
     from scraper_service.storage.jobs.job_urls import Listing, UrlQuery
     from scraper_service.storage.jobs.model_jobs import ModelJobRow
+    from scraper_service.storage.transactions import Position
+
 
 AGENT_CREDITS = 5  # that a team must have, unless the caller set fewer: one page
 NO_SOURCES = "keepSources must be false or left out with zeroDataRetention, got true"
@@ -450,7 +451,7 @@ class TeamJobs:
 
     async def history(
         self, team: Team, query: HistoryQuery
-    ) -> tuple[list[JobSummary], JobPosition | None]:
+    ) -> tuple[list[JobSummary], Position | None]:
         """Return jobs and single calls, the newest first, and the next position."""
         return await self._jobs.history(team.id, query)
 

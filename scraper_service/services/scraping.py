@@ -49,9 +49,10 @@ if TYPE_CHECKING:
     from scraper_service.services.call_charges import Charge
     from scraper_service.services.map_search import Map, SearchAnswer
     from scraper_service.services.resident_crawler import ResidentCrawler
-    from scraper_service.storage.accounts.audit import AuditEntry, AuditPosition
+    from scraper_service.storage.accounts.audit import AuditEntry
     from scraper_service.storage.accounts.sessions import SessionRow
-    from scraper_service.storage.accounts.usage import Balance, CallPosition, Used
+    from scraper_service.storage.accounts.usage import Balance, Used
+    from scraper_service.storage.transactions import Position
 
 
 OWNER = "scrape"  # in the queue of a team, all its scrapes together rank as one job
@@ -363,13 +364,13 @@ class Usage:
     async def queue(self, team: Team) -> QueueStatus:
         """Return how many pages of the team run and how many wait."""
         active = self.concurrency(team)
-        found = await self._database.read(usage.read_queue, team.id)
+        pages, last_at = await self._database.read(usage.read_queue, team.id)
         of_jobs = active - self._scrapes.under_way(team.id)
-        waiting = max(0, found.pages - of_jobs) + self._scrapes.waiting(team.id)
-        return QueueStatus(active, waiting, found.succeeded_at)
+        waiting = max(0, pages - of_jobs) + self._scrapes.waiting(team.id)
+        return QueueStatus(active, waiting, last_at)
 
     async def activity(
-        self, team: Team, endpoint: str | None, after: CallPosition | None, limit: int
+        self, team: Team, endpoint: str | None, after: Position | None, limit: int
     ) -> list[Call]:
         """Return calls of the last day, the latest first.
 
@@ -380,7 +381,7 @@ class Usage:
         )
 
     async def audit(
-        self, team: Team, after: AuditPosition | None, limit: int
+        self, team: Team, after: Position | None, limit: int
     ) -> list[AuditEntry]:
         """Return entries of the audit log, the latest first.
 

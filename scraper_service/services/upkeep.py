@@ -21,7 +21,7 @@ from scraper_service.storage.frontier.job_warnings import JobWarning, sentence_o
 from scraper_service.storage.jobs.job_control import pause_full_job
 from scraper_service.storage.jobs.jobs import Jobs
 from scraper_service.storage.monitors import checks
-from scraper_service.storage.pages.page_index import PageIndex
+from scraper_service.storage.page_index import PageIndex
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator

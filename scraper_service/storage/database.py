@@ -463,7 +463,6 @@ def _make_files(data_dir: Path, url: URL) -> None:
 
 
 def _connect(engine: Engine) -> None:
-    """Open a first connection. Raise :exc:`DatabaseUnusable` if that fails."""
     try:
         with engine.connect():
             pass

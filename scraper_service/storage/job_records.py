@@ -263,7 +263,7 @@ class Outcome:
     base: str | None = None
     #: Texts about a sitemap, added to the warnings of the job.
     warnings: tuple[str, ...] = ()
-    #: A :class:`~scraper_service.storage.frontier.delivered_pages.DeliveredText` for the search of
+    #: A :class:`~scraper_service.storage.frontier.job_counts.DeliveredText` for the search of
     #: duplicates, or None.
     text: Any = None
     #: Snapshot of a tracked page.

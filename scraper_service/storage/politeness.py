@@ -284,15 +284,6 @@ LEAST_S = 0.001  # the shortest wait, since the clocks of processes differ
 KEPT_S = 86_400  # rows of hosts without requests
 
 
-class Shared(NamedTuple):
-    """The shared state of all hosts."""
-
-    #: Time of the database.
-    now: float
-    #: Hosts that changed since the last read.
-    hosts: tuple[SharedHost, ...]
-
-
 @transaction(row="{name}")
 def take_turn(connection: Connection, name: str, owner: str, delay_s: float) -> float:
     """Take the next start on a host with one page at a time. Return 0 if it was free.
@@ -381,8 +372,8 @@ def publish(connection: Connection, name: str, shared: SharedHost) -> None:
     upsert(connection, host, [row])
 
 
-def read_shared(connection: Connection, since: float) -> Shared:
-    """Return the hosts that changed from ``since`` (database time) on."""
+def read_shared(connection: Connection, since: float) -> tuple[float, list[SharedHost]]:
+    """Return the time of the database, and the hosts that changed from ``since`` on."""
     now = now_of(connection)
     columns = host.c
     rows = connection.execute(
@@ -390,12 +381,11 @@ def read_shared(connection: Connection, since: float) -> Shared:
             columns.updated_at >= since, columns.at_once.is_not(None)
         )
     )
-    hosts = (
+    return now, [
         SharedHost(row.host, max(0.0, row.opens_at - now), row.at_once, row.gap_s)
         for row in rows
         if row.opens_at <= now + FARTHEST_S
-    )
-    return Shared(now, tuple(hosts))
+    ]
 
 
 def forget_hosts(connection: Connection) -> None:

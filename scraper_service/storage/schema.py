@@ -36,7 +36,6 @@ metadata = MetaData(
 
 
 def _partial(where: str, name: str, *columns: str) -> Index:
-    """Return an index of the rows that fulfil a condition."""
     condition = text(where)
     return Index(name, *columns, sqlite_where=condition, postgresql_where=condition)
 
@@ -90,18 +89,14 @@ JOB_NUMBERS = Sequence("job_number_seq", metadata=metadata)
 #: with the rows of the frontier. ``parent_id`` is the model job of a step, None for a job
 #: of a caller. ``hook_events`` are the events for the webhook, None without a webhook, and
 #: ``deliveries`` counts them. ``reserved`` credits are taken from the team and not yet
-#: charged. ``page_price`` is reserved for each page, None for an unlimited team.
-#: ``paused_at`` is None unless the job is paused. ``revision`` counts changes of the job by
-#: its caller, so that processes notice them.
-#: ``copying`` is the position of :mod:`scraper_service.storage.frontier.outcomes`, None at
+#: charged. ``copying`` is the position of :mod:`scraper_service.storage.frontier.outcomes`, None at
 #: the end and for other jobs.
 #: ``secrets`` are the names of its options that are stored encrypted, with commas.
 #: ``target`` is what lists of jobs show of the URL, query or prompt, None with zero data
 #: retention. ``header_names`` is JSON with the names of the headers in the options, whose
 #: values are secret. ``retention_s`` is the life of a job after its last change.
-#: ``page_counts`` is JSON of :class:`scraper_service.storage.frontier.delivered_pages.PageCounts`.
+#: ``page_counts`` is JSON of :class:`scraper_service.storage.frontier.job_counts.PageCounts`.
 #: ``warning`` is JSON of codes, see :mod:`scraper_service.storage.frontier.job_warnings`.
-#: ``base_job_id`` is the earlier job whose unchanged pages this job repeats, None without.
 #: ``stored`` are the bytes of the job in :data:`disk_use`.
 job = Table(
     "job",
@@ -654,7 +649,7 @@ permit = Table(
 )
 
 #: Requests of a job by host, over all processes. ``facts`` is JSON of a
-#: :class:`scraper_service.storage.request_counts.HostCounts`.
+#: :class:`scraper_service.storage.frontier.job_counts.HostCounts`.
 job_host = Table(
     "job_host",
     metadata,
@@ -691,7 +686,7 @@ job_stat = Table(
 )
 
 #: Texts of delivered pages for the search of duplicates, see
-#: :class:`scraper_service.storage.frontier.delivered_pages.DeliveredText`. A block has 8 bytes.
+#: :class:`scraper_service.storage.frontier.job_counts.DeliveredText`. A block has 8 bytes.
 page_text = Table(
     "page_text",
     metadata,
@@ -840,7 +835,6 @@ search_page = Table(
 
 
 def _after(table: FromClause, statement: str, dialect: str = "postgresql") -> None:
-    """Run a statement of a dialect when a table was created."""
     ddl = DDL(statement)  # type: ignore[no-untyped-call]
     listen(table, "after_create", ddl.execute_if(dialect=dialect))
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from scraper_service.errors import SecretsUnreadable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable
     from pathlib import Path
 
     from cryptography.fernet import Fernet
@@ -67,7 +67,9 @@ def make_data_dir(path: Path) -> None:
 
     A directory with foreign files keeps its mode.
     """
-    if not path.exists() or has_only(path, OURS):
+    if not path.exists() or all(
+        entry.name.startswith(OURS) for entry in path.iterdir()
+    ):
         private_folder(path)
 
 
@@ -136,12 +138,8 @@ _OF_STORES = (
     *("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"),
     *("AZURE_CLIENT_SECRET", "AZURE_STORAGE_ACCESS_KEY", "AZURE_STORAGE_ACCOUNT_KEY"),
     *("AZURE_STORAGE_MASTER_KEY", "AZURE_STORAGE_SAS_KEY", "AZURE_STORAGE_SAS_TOKEN"),
-    *(
-        "AZURE_STORAGE_CLIENT_SECRET",
-        "AZURE_STORAGE_TOKEN",
-        "GOOGLE_BEARER_TOKEN",
-        "GOOGLE_SERVICE_ACCOUNT_KEY",
-    ),
+    *("AZURE_STORAGE_CLIENT_SECRET", "AZURE_STORAGE_TOKEN"),
+    *("GOOGLE_BEARER_TOKEN", "GOOGLE_SERVICE_ACCOUNT_KEY"),
 )
 
 
@@ -195,12 +193,6 @@ def close_to_others(path: Path) -> None:
             path.chmod(stat.S_IMODE(found.st_mode) & ~_OTHERS)
     except OSError:
         return  # the path is gone, or its file system has no such rights
-
-
-def has_only(path: Path, names: Collection[str]) -> bool:
-    """Return True if all entries of a folder begin with one of ``names``."""
-    prefixes = tuple(names)
-    return all(entry.name.startswith(prefixes) for entry in path.iterdir())
 
 
 def is_older(path: Path, before: float) -> bool:

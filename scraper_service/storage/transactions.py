@@ -281,11 +281,7 @@ def transaction(
 
 def locking_of(function: Callable[..., Any]) -> Locking:
     """Return what :func:`transaction` declares for a function, else no lock."""
-    found: Locking = getattr(function, "locking", _NO_LOCK)
-    return found
-
-
-_NO_LOCK = Locking()
+    return getattr(function, "locking", Locking())
 
 
 # -- the clock, and rows of jobs -----------------------------------------------------
@@ -334,14 +330,12 @@ class LockedJob(NamedTuple):
 
 def lock_job(connection: Connection, job_id: str) -> LockedJob:
     """Lock the row of a job. A job without a row counts as cancelled."""
-    found = _LOCK.one(connection, {"job_id": job_id})
-    return LockedJob(JobState(found[0]), *found[1:]) if found else _LOST
+    return _read_locked(_LOCK, connection, job_id) or _LOST
 
 
 def look_at_job(connection: Connection, job_id: str) -> LockedJob:
     """Return the facts of a job without a lock. A job without a row counts as cancelled."""
-    found = _LOOK.one(connection, {"job_id": job_id})
-    return LockedJob(JobState(found[0]), *found[1:]) if found else _LOST
+    return _read_locked(_LOOK, connection, job_id) or _LOST
 
 
 def lock_job_shared(connection: Connection, job_id: str) -> LockedJob:
@@ -349,13 +343,18 @@ def lock_job_shared(connection: Connection, job_id: str) -> LockedJob:
 
     Many transactions may have this lock at a time, and one more may store pages of the job.
     """
-    found = _LOCK_SHARED.one(connection, {"job_id": job_id})
-    return LockedJob(JobState(found[0]), *found[1:]) if found else _LOST
+    return _read_locked(_LOCK_SHARED, connection, job_id) or _LOST
 
 
 def try_lock_job(connection: Connection, job_id: str) -> LockedJob | None:
     """Lock the row of a job without a wait. Return None if it is locked or gone."""
-    found = _TRY_LOCK.one(connection, {"job_id": job_id})
+    return _read_locked(_TRY_LOCK, connection, job_id)
+
+
+def _read_locked(
+    statement: Statement, connection: Connection, job_id: str
+) -> LockedJob | None:
+    found = statement.one(connection, {"job_id": job_id})
     return LockedJob(JobState(found[0]), *found[1:]) if found else None
 
 
@@ -414,6 +413,14 @@ IN_ORDER = (frontier.c.state, frontier.c.id)
 # -- rows of any table ---------------------------------------------------------------
 
 
+class Position(NamedTuple):
+    """The position of a row in a list that is ordered by time, such as of a team's calls."""
+
+    #: Seconds since 1970.
+    at: float
+    id: str
+
+
 def count_fitting(sizes: Sequence[int], most: int) -> int:
     """Return how many rows have at most ``most`` bytes, but at least one if there is one."""
     total = 0
@@ -425,6 +432,7 @@ def count_fitting(sizes: Sequence[int], most: int) -> int:
 
 
 EXPIRE_ROWS = 1000  # deleted in one transaction
+VALUES_AT_ONCE = 500  # in one statement
 
 
 def delete_some(
@@ -467,6 +475,17 @@ def _some(
         some = some.with_for_update(skip_locked=True)
     key = tuple_(*keys) if len(keys) > 1 else keys[0]
     return key.in_(some)
+
+
+def find_stored(
+    connection: Connection, column: ColumnElement[Any], values: Sequence[Any]
+) -> set[Any]:
+    """Return which of some values a column has."""
+    stored: set[Any] = set()
+    for first in range(0, len(values), VALUES_AT_ONCE):
+        some = values[first : first + VALUES_AT_ONCE]
+        stored.update(connection.scalars(select(column).where(column.in_(some))))
+    return stored
 
 
 def note(

@@ -120,7 +120,6 @@ def read_event(connection: Connection, job_id: str, seq: int) -> Event | None:
 def _check_event(
     connection: Connection, job_id: str, seq: int, row: Row[Any]
 ) -> Event | None:
-    """Return an event of a check of a monitor, with the facts of the check or page."""
     columns = monitor_check.c
     check = connection.execute(
         select(columns.monitor_id, columns.status, columns.counts, columns.error).where(
@@ -530,7 +529,6 @@ def _settle(
 def _settled_values(
     row: Row[Any], answer: DeliveryResult, retries_s: Sequence[float], at: float
 ) -> dict[str, Any]:
-    """Return the new values of a delivery after an attempt."""
     failures = row.failures + (not answer.is_ok)
     state, due_at = DeliveryState.FAILED, 0.0
     if answer.is_ok:
@@ -549,7 +547,6 @@ def _settled_values(
 
 
 def _give_up(connection: Connection, job_id: str) -> None:
-    """Fail the waiting deliveries of a job, and write no more."""
     connection.execute(update(job).where(job.c.id == job_id).values(hook_events=""))
     connection.execute(
         update(delivery)

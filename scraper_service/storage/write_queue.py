@@ -183,7 +183,6 @@ class Writer:
         return group, True
 
     def _write(self, group: list[WorkT], waits: Waits, *, again: bool = False) -> None:
-        """Run a group, in one transaction if possible."""
         group.sort(key=itemgetter(0))
         attempt = _Attempt(self._engine, waits)
         try:
@@ -212,7 +211,6 @@ class Writer:
             self._write(unwritten, waits)
 
     def _waiting(self) -> list[WorkT]:
-        """Remove and return all waiting work."""
         found: list[WorkT] = []
         ends = False
         while True:

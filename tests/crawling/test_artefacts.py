@@ -13,7 +13,7 @@ from scraper_service.storage.database import Database
 from scraper_service.storage.files import artefacts
 from scraper_service.storage.files.artefacts import BASE, Artefacts, name_in
 from scraper_service.storage.frontier.links import seed_of
-from scraper_service.storage.jobs import job_deletion, job_store
+from scraper_service.storage.jobs import job_deletion, job_rows
 from scraper_service.storage.schema import artefact, job
 
 
@@ -109,9 +109,9 @@ def test_a_file_is_kept_while_a_row_refers_to_the_file(files, database):
 def test_a_file_goes_with_its_job(files, database):
     name = aged(files, files.put(b"1", "png"))
     with database.engine.begin() as connection:
-        job_store.make_team(connection, "team")
+        job_rows.make_team(connection, "team")
         options = batch_options({"urls": "https://a.example"})
-        made = job_store.insert_job(connection, "team", seed_of(options), "{}", 2)
+        made = job_rows.insert_job(connection, "team", seed_of(options), "{}", 2)
         artefacts.hold(connection, name, made.id, made.id)
     swept(database, files)
     assert files.path(name).exists()

@@ -21,7 +21,7 @@ from scraper_service.storage.database import Database, writing
 from scraper_service.storage.frontier import leases, outcomes
 from scraper_service.storage.frontier.leases import Frontier
 from scraper_service.storage.job_records import JobState, Outcome, RowState
-from scraper_service.storage.jobs import job_store
+from scraper_service.storage.jobs import job_rows
 from scraper_service.storage.jobs.admission import Terms, create_job
 from scraper_service.storage.schema import frontier, job
 from tests.support.page_states import page_of
@@ -64,7 +64,7 @@ def database(settings):
 
 async def begun(settings, database):
     """Return a scheduler of a new job, which has claimed its first rows."""
-    await database.write(job_store.make_team, TEAM)
+    await database.write(job_rows.make_team, TEAM)
     urls = " ".join(f"http://a.test/{number}" for number in range(PAGES))
     options = batch_options({"urls": urls})
     stored = await database.write(create_job, Terms(team_id=TEAM), options, 2)

@@ -11,7 +11,7 @@ from scraper_service.crawling.pipelines.pages import AT_ONCE, SearchIndex
 from scraper_service.errors import ServiceUnavailable
 from scraper_service.items import SearchPage
 from scraper_service.storage.database import INDEX, Database
-from scraper_service.storage.pages.page_index import PageIndex
+from scraper_service.storage.page_index import PageIndex
 
 CLOSE_S = 10
 

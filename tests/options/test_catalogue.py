@@ -86,7 +86,7 @@ def with_a_new_option() -> None:
     from scraper_service.errors import InvalidOptions
     from scraper_service.options import v2_requests
     from scraper_service.options.spider_arguments import page_options
-    from scraper_service.storage.pages.page_cache import source_key
+    from scraper_service.storage.page_cache import source_key
 
     url = {"url": "https://example.com/"}
     options = {

@@ -9,7 +9,7 @@ import pytest
 from scraper_service.storage.database import Database
 from scraper_service.storage.files import page_sources
 from scraper_service.storage.frontier import leases
-from scraper_service.storage.jobs import job_store
+from scraper_service.storage.jobs import job_rows
 from tools.bench import exports, stored
 
 
@@ -29,7 +29,7 @@ def ask(tmp_path):
 
 def test_pages_that_are_read(ask, tmp_path):
     job_id = asyncio.run(stored.prepare(tmp_path, stored.fill_pages, 30))
-    assert len(ask(job_store.read_pages, job_id, 0, 100, 10**9)) == 30
+    assert len(ask(job_rows.read_pages, job_id, 0, 100, 10**9)) == 30
 
 
 def test_urls_that_wait(ask, tmp_path):

@@ -11,7 +11,7 @@ from scraper_service.storage.accounts import sessions
 from scraper_service.storage.accounts.credits import Call
 from scraper_service.storage.accounts.sessions import SessionRecord
 from scraper_service.storage.frontier import leases
-from scraper_service.storage.jobs import job_store
+from scraper_service.storage.jobs import job_rows
 from tests.support.waiting import WAIT_S
 
 TEAM = "team"
@@ -38,7 +38,7 @@ def session_of(owner):
 
 @pytest.mark.parametrize("price", [None, 4])
 def test_a_session_of_a_dead_process_costs_the_credits_charged_so_far(database, price):
-    write(database, job_store.make_team, TEAM)
+    write(database, job_rows.make_team, TEAM)
     wanted = session_of("dead")
     write(database, sessions.open_session, wanted, 60.0, 1)
     if price is not None:
@@ -57,7 +57,7 @@ def test_a_session_of_a_dead_process_costs_the_credits_charged_so_far(database, 
 
 @pytest.mark.parametrize(("ttl_s", "ended"), [(-3600, 1), (3600, 0)])
 def test_a_session_ends_after_its_time_though_its_process_lives(database, ttl_s, ended):
-    write(database, job_store.make_team, TEAM)
+    write(database, job_rows.make_team, TEAM)
     write(database, leases.beat, "live", WAIT_S)
     write(database, sessions.open_session, session_of("live"), ttl_s, 1)
     assert write(database, sessions.end_lost_sessions) == ended

@@ -18,7 +18,7 @@ from scraper_service.storage.job_records import (
     JobState,
     Link,
 )
-from scraper_service.storage.jobs import job_deletion, job_store
+from scraper_service.storage.jobs import job_deletion, job_rows
 from scraper_service.storage.schema import delivery, job, webhook
 from scraper_service.storage.transactions import now_of
 from scraper_service.storage.webhooks import due_jobs, record, take
@@ -33,7 +33,7 @@ class Outbox(Harness):
     def begin(self, keys=(0,), hook=HOOK):
         links = tuple(Link(key, f"http://a.example/{key}", 0) for key in keys)
         seed = Seed("crawl", "http://a.example/", None, links)
-        job_id = self.run(job_store.insert_job, TEAM, seed, "{}", 2).id
+        job_id = self.run(job_rows.insert_job, TEAM, seed, "{}", 2).id
         if hook is not None:
             self.run(webhooks.attach, job_id, hook)
             self.run(lambda c: webhooks.tell_locked(c, job_id, "started", now_of(c)))

@@ -11,7 +11,7 @@ from sqlalchemy import func, select, update
 from scraper_service.storage.accounts import disk_use
 from scraper_service.storage.database import Database
 from scraper_service.storage.files import artefacts
-from scraper_service.storage.jobs import job_deletion, job_store
+from scraper_service.storage.jobs import job_deletion, job_rows
 from scraper_service.storage.schema import artefact, job
 from scraper_service.storage.schema import disk_use as disk_use_table
 
@@ -32,7 +32,7 @@ def url(request):
 def database(url, tmp_path):
     with closing(Database(tmp_path, url)) as opened:
         for team in (TEAM, OTHER):
-            opened.write_blocking(job_store.make_team, team)
+            opened.write_blocking(job_rows.make_team, team)
         yield opened
 
 
@@ -70,7 +70,7 @@ def test_a_file_of_a_call_counts_once_until_it_expires(database):
 def test_a_file_of_a_job_counts_once_until_its_job_is_deleted(database):
     def queue(connection):
         columns = {"team_id": TEAM, "kind": "crawl", "version": 2, "url": "http://a"}
-        job_store.queue_job(connection, "job", options="{}", **columns)
+        job_rows.queue_job(connection, "job", options="{}", **columns)
 
     database.write_blocking(queue)
     for name in ("a.png", "a.png", "b.png"):

@@ -32,7 +32,7 @@ from scraper_service.storage.job_records import (
     RowState,
     UrlKind,
 )
-from scraper_service.storage.jobs import admission, job_deletion, job_store, job_urls
+from scraper_service.storage.jobs import admission, job_deletion, job_rows, job_urls
 from scraper_service.storage.jobs.admission import Terms
 from scraper_service.storage.schema import event, job, ledger, page, worker
 from scraper_service.storage.schema import frontier as rows_of
@@ -48,7 +48,7 @@ class Harness:
 
     def __init__(self, database):
         self.database = database
-        self.run(job_store.make_team, TEAM)
+        self.run(job_rows.make_team, TEAM)
 
     def run(self, function, *args, **kwargs):
         work = self.database._writer.submit(
@@ -59,7 +59,7 @@ class Harness:
     def start(self, keys=(0,), limit=None, kind="crawl"):
         links = [Link(key, f"http://a.example/{key}", 0) for key in keys]
         seed = Seed(kind, "http://a.example/", limit, tuple(links))
-        return self.run(job_store.insert_job, TEAM, seed, "{}", 2).id
+        return self.run(job_rows.insert_job, TEAM, seed, "{}", 2).id
 
     def claim(self, job_id, count=100, owner=OWNER):
         return self.run(frontier.claim, job_id, owner, count).rows
@@ -95,7 +95,7 @@ class Harness:
         return self.run(outcomes.append, job_id, ended)
 
     def job(self, job_id):
-        return self.run(job_store.get_job, job_id, TEAM)
+        return self.run(job_rows.get_job, job_id, TEAM)
 
     def rows(self, query):
         return self.run(lambda connection: connection.execute(query).all())
@@ -258,7 +258,7 @@ def test_a_job_waits_for_its_sitemaps_which_are_in_no_total(harness):
         Link(1, "http://a.example/sitemap.xml", 0, kind=UrlKind.SITEMAP),
     )
     job_id = harness.run(
-        job_store.insert_job,
+        job_rows.insert_job,
         TEAM,
         Seed("crawl", "http://a.example/", 10, seed),
         "{}",
@@ -372,7 +372,7 @@ def test_a_page_that_ends_its_process_each_time_fails_in_the_end(harness):
         harness.run(frontier.reap, job_id)
     found = harness.check(job_id)
     assert found.failed == 1
-    [error] = harness.run(job_urls.read_errors, job_id)
+    [error], _ = harness.run(job_urls.read_errors, job_id)
     assert error.code == "SCRAPE_RETRY_LIMIT"
 
 
@@ -395,13 +395,13 @@ def test_pages_are_read_in_chunks_by_count_and_size(harness):
         bodies.append(b"%d" % row.key + b"x" * (size - 1))
         harness.deliver(job_id, row, page=bodies[-1])
     read, chunks = [], []
-    while chunk := harness.run(job_store.read_pages, job_id, len(read), max_bytes=100):
+    while chunk := harness.run(job_rows.read_pages, job_id, len(read), max_bytes=100):
         chunks.append(len(chunk))
         read += chunk
     assert read == bodies
     assert chunks == [2, 1, 1, 3, 1]
-    assert harness.run(job_store.read_pages, job_id, 4, 2, 100) == bodies[4:6]
-    assert harness.run(job_store.read_pages, job_id, 8) == []
+    assert harness.run(job_rows.read_pages, job_id, 4, 2, 100) == bodies[4:6]
+    assert harness.run(job_rows.read_pages, job_id, 8) == []
 
 
 def test_a_batch_that_was_completed_goes_on_with_new_entries(harness):
@@ -445,7 +445,7 @@ def test_expired_jobs_are_deleted_in_slices(harness, monkeypatch):
     )
     assert harness.rows(select(page.c.id)) == []
     assert harness.check(kept).total == 1
-    assert harness.run(job_store.read_scrape, "scrape", TEAM) == b"{}"
+    assert harness.run(job_rows.read_scrape, "scrape", TEAM) == b"{}"
 
 
 @pytest.mark.full
@@ -482,7 +482,7 @@ def test_a_failed_write_does_not_fail_its_group(harness):
     gate = threading.Event()
     first = writer.submit(lambda _: gate.wait(10))
     bad = writer.submit(lambda connection: 1 / 0)
-    good = writer.submit(lambda connection: job_store.get_job(connection, job_id, TEAM))
+    good = writer.submit(lambda connection: job_rows.get_job(connection, job_id, TEAM))
     gate.set()
     assert first.result(10)
     assert good.result(10).id == job_id
@@ -582,7 +582,7 @@ def test_urls_of_other_sites_are_found_after_many_urls_of_one_site(
     sites = ["a.example"] * 25 + ["b_example.test"] * 3 + ["a.example"] * 4
     links = [Link(n, f"http://{site}/{n}", 0) for n, site in enumerate(sites)]
     seed = Seed("batch", "http://a.example/", None, tuple(links))
-    job_id = harness.run(job_store.insert_job, TEAM, seed, "{}", 2).id
+    job_id = harness.run(job_rows.insert_job, TEAM, seed, "{}", 2).id
 
     def look(last, *names):
         beyond = frontier.Beyond(last or 0, tuple(f"http://{name}/" for name in names))

@@ -9,12 +9,12 @@ import pytest
 from sqlalchemy import func, select, update
 
 from scraper_service.options.jobs import Webhook
-from scraper_service.storage import request_counts, webhooks
+from scraper_service.storage import webhooks
 from scraper_service.storage.files import artefacts
-from scraper_service.storage.frontier import leases, outcomes
+from scraper_service.storage.frontier import job_counts, leases, outcomes
+from scraper_service.storage.frontier.job_counts import HostCounts, Tallied
 from scraper_service.storage.job_records import JobState, Outcome
-from scraper_service.storage.jobs import job_deletion, job_history, job_store, runs
-from scraper_service.storage.request_counts import HostCounts, Tallied
+from scraper_service.storage.jobs import job_deletion, job_history, job_rows, runs
 from scraper_service.storage.schema import (
     activity,
     artefact,
@@ -30,8 +30,8 @@ HOOK = Webhook(url="http://b.example/", headers=(("X-Key", "secret"),))
 
 @pytest.fixture
 def stored(database):
-    run(database, job_store.make_team, TEAM)
-    run(database, job_store.make_team, OTHER)
+    run(database, job_rows.make_team, TEAM)
+    run(database, job_rows.make_team, OTHER)
     return database
 
 
@@ -48,7 +48,7 @@ def worked(database, job_id):
     [commit] = run(database, outcomes.append, job_id, [outcome(row)])
     assert commit.delivered
     counts = Tallied({"http://a.example": HostCounts()}, {}, {"a": 1})
-    run(database, request_counts.record, job_id, counts)
+    run(database, job_counts.add_requests, job_id, counts)
     run(database, artefacts.hold, "name.png", job_id, job_id)
     assert run(database, runs.take, job_id, "owner") is not None
 
@@ -108,11 +108,11 @@ def test_a_hidden_job_cannot_be_read(stored):
     page = outcome(row)
     run(stored, outcomes.append, job_id, [page])
     run(stored, artefacts.hold, "name.png", job_id, job_id)
-    assert run(stored, job_store.read_scrape, page.page_id, TEAM) == b"{}"
+    assert run(stored, job_rows.read_scrape, page.page_id, TEAM) == b"{}"
     assert run(stored, artefacts.is_readable, "name.png")
     delete(stored, job_id)
-    assert run(stored, job_store.read_scrape, page.page_id, TEAM) is None
-    assert run(stored, job_store.get_job, job_id, TEAM) is None
+    assert run(stored, job_rows.read_scrape, page.page_id, TEAM) is None
+    assert run(stored, job_rows.get_job, job_id, TEAM) is None
     assert run(stored, job_history.read_details, job_id, TEAM) is None
     assert not run(stored, artefacts.is_readable, "name.png")
 
@@ -139,13 +139,13 @@ def test_a_process_cannot_write_after_the_deletion(stored):
         assert (commit.accepted, commit.state) == (False, JobState.CANCELLED)
         assert run(stored, leases.claim, job_id, "owner", 1).rows == ()
         run(stored, leases.release, job_id, [(row.id, row.token)])
-        run(stored, job_store.start_job, job_id)
+        run(stored, job_rows.start_job, job_id)
         assert not run(stored, outcomes.end_job, job_id, JobState.FAILED)
 
     work()
     expire(stored)
     work()
-    run(stored, request_counts.record, job_id, Tallied({"h": HostCounts()}, {}, {}))
+    run(stored, job_counts.add_requests, job_id, Tallied({"h": HostCounts()}, {}, {}))
     assert rows_of(stored, job_id) == {}
 
 

@@ -17,7 +17,7 @@ from scraper_service.storage.accounts.credits import Call
 from scraper_service.storage.database import Database
 from scraper_service.storage.frontier import leases, outcomes
 from scraper_service.storage.job_records import JobState
-from scraper_service.storage.jobs import admission, job_history, job_store
+from scraper_service.storage.jobs import admission, job_history, job_rows
 from scraper_service.storage.jobs.admission import Terms
 from scraper_service.storage.jobs.job_history import CALLS, JOBS, HistoryQuery
 from scraper_service.storage.schema import job
@@ -42,8 +42,8 @@ INSERT INTO job (id, number, team_id, kind, version, state, url, target, options
 
 @pytest.fixture
 def stored(database):
-    run(database, job_store.make_team, TEAM)
-    run(database, job_store.make_team, OTHER)
+    run(database, job_rows.make_team, TEAM)
+    run(database, job_rows.make_team, OTHER)
     return database
 
 
@@ -123,10 +123,10 @@ def sql(database, text):
 
 def test_filters_by_kind_and_state(stored):
     queued, running, ended = (start(stored) for _ in range(3))
-    run(stored, job_store.start_job, running)
+    run(stored, job_rows.start_job, running)
     run(stored, outcomes.end_job, ended, JobState.CANCELLED)
     paused, stopped = start(stored), start(stored)
-    run(stored, job_store.start_job, stopped)
+    run(stored, job_rows.start_job, stopped)
     run(stored, outcomes.end_job, stopped, JobState.FAILED)
     ids = f"('{paused}', '{stopped}')"
     sql(stored, f"UPDATE job SET paused_at = 1 WHERE id IN {ids}")
@@ -231,10 +231,10 @@ def test_counts_cover_all_urls_of_the_job(stored):
 def test_a_job_starts_once(stored):
     job_id = start(stored)
     assert summary(stored, job_id).started_at is None
-    run(stored, job_store.start_job, job_id)
+    run(stored, job_rows.start_job, job_id)
     began = summary(stored, job_id).started_at
     assert began >= summary(stored, job_id).created_at
-    run(stored, job_store.start_job, job_id)
+    run(stored, job_rows.start_job, job_id)
     assert summary(stored, job_id).started_at == began
 
 
@@ -255,7 +255,7 @@ def filled(request, tmp_path_factory):
     if request.param == "postgresql":
         url = request.getfixturevalue("postgres_tables")()
     with closing(Database(tmp_path_factory.mktemp("many"), url)) as database:
-        run(database, job_store.make_team, TEAM)
+        run(database, job_rows.make_team, TEAM)
         options = json.dumps({"origin": "api"})
         facts = {"team": TEAM, "options": options, "now": time.time()}
         sql(database, _MANY_JOBS.format(count=MANY, **facts))
@@ -286,7 +286,7 @@ def test_a_part_reads_only_its_rows(filled, name, is_analyzed):
                 select(job.c.created_at).order_by(job.c.created_at).offset(50_000)
             )
         )
-        query = evolve(query, after=job_history.JobPosition(at, "f"))
+        query = evolve(query, after=job_history.Position(at, "f"))
     assert _rows_read(filled, query) < MAX_STEPS
 
 

@@ -7,7 +7,7 @@ import pytest
 from scraper_service.options.jobs import ChangeRequest
 from scraper_service.storage.frontier import leases, outcomes
 from scraper_service.storage.job_records import JobState
-from scraper_service.storage.jobs import job_control, job_log, job_store, runs
+from scraper_service.storage.jobs import job_control, job_log, job_rows, runs
 from scraper_service.storage.jobs.metrics import read_counts
 from tests.storage.test_job_history import TEAM, run, start
 
@@ -16,7 +16,7 @@ MOST = runs.MOST_RUNS
 
 @pytest.fixture
 def stored(database):
-    run(database, job_store.make_team, TEAM)
+    run(database, job_rows.make_team, TEAM)
     run(database, leases.beat, "a", 100)
     return database
 
@@ -70,7 +70,7 @@ def test_jobs_and_urls_are_counted_by_state(stored):
     running, paused, ended = (start(stored) for _ in range(3))
     assert run(stored, read_counts).queue_age_s > 0
     [_] = run(stored, leases.claim, running, "owner", 1).rows
-    run(stored, job_store.start_job, running)
+    run(stored, job_rows.start_job, running)
     request = ChangeRequest(paused=True)
     run(stored, job_control.change_job, paused, TEAM, request)
     run(stored, outcomes.end_job, ended, JobState.CANCELLED)

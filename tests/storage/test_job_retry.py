@@ -27,7 +27,7 @@ from scraper_service.storage.jobs import (
     admission,
     job_control,
     job_log,
-    job_store,
+    job_rows,
     job_urls,
 )
 from scraper_service.storage.jobs.admission import Terms
@@ -83,7 +83,7 @@ class Retries(Control):
                 self.append(job_id, row, OWNER, **fields)
 
     def errors(self, job_id):
-        return [(e.url, e.code) for e in self.run(job_urls.read_errors, job_id)]
+        return [(e.url, e.code) for e in self.run(job_urls.read_errors, job_id)[0]]
 
     def options(self, job_id):
         """Return the scrape options of pending pages, as a crawler gets them."""
@@ -314,10 +314,10 @@ def test_events_of_earlier_failures_stay(retries):
 
 
 def test_the_order_of_delivered_pages_stays(retries, ended):
-    before = retries.run(job_store.read_pages, ended, 0)
+    before = retries.run(job_rows.read_pages, ended, 0)
     retries.retry(ended)
     retries.end(ended)
-    after = retries.run(job_store.read_pages, ended, 0)
+    after = retries.run(job_rows.read_pages, ended, 0)
     assert after[: len(before)] == before
     assert sorted(json.loads(page)["n"] for page in after) == [0, 1, 2, 3]
 

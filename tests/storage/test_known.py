@@ -10,7 +10,7 @@ from scraper_service.options.serialization import unstructure
 from scraper_service.options.spider_arguments import crawl_options
 from scraper_service.storage.frontier import links
 from scraper_service.storage.frontier.links import seed_of
-from scraper_service.storage.jobs import job_store
+from scraper_service.storage.jobs import job_rows
 from scraper_service.storage.schema import job
 from tests.storage.test_frontier import TEAM, Harness
 
@@ -18,7 +18,7 @@ from tests.storage.test_frontier import TEAM, Harness
 def start(harness, url, team=TEAM, **arguments):
     options = crawl_options({"url": url, "sitemap": "skip", **arguments})
     text = json.dumps(unstructure(options))
-    return harness.run(job_store.insert_job, team, seed_of(options), text, 2).id
+    return harness.run(job_rows.insert_job, team, seed_of(options), text, 2).id
 
 
 def read_all(harness, job_ids):
@@ -31,7 +31,7 @@ def read_all(harness, job_ids):
 
 def test_crawls_are_those_of_the_team_and_the_site_that_keep_their_pages(database):
     harness = Harness(database)
-    harness.run(job_store.make_team, "other")
+    harness.run(job_rows.make_team, "other")
     old = start(harness, "https://www.a.example/x")
     new = start(harness, "http://docs.a.example")
     start(harness, "http://b.example")

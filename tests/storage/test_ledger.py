@@ -33,7 +33,7 @@ from scraper_service.storage.accounts.teams import (
 from scraper_service.storage.database import Database
 from scraper_service.storage.frontier import leases, outcomes
 from scraper_service.storage.job_records import Job, JobState, Outcome
-from scraper_service.storage.jobs import admission, job_store
+from scraper_service.storage.jobs import admission, job_rows
 from scraper_service.storage.jobs.admission import Terms
 from scraper_service.storage.politeness import Need
 from scraper_service.storage.schema import ledger as ledger_table
@@ -52,7 +52,7 @@ def databases(request, tmp_path):
         url = request.getfixturevalue("postgres_tables")()
     both = [Database(tmp_path, url) for _ in range(2)]
     for name in (TEAM, OTHER):
-        write(both[0], job_store.make_team, name)
+        write(both[0], job_rows.make_team, name)
     yield both
     for each in both:
         each.close()
@@ -150,7 +150,7 @@ def test_a_call_is_charged_its_final_price(database):
     write(database, ledger.open_hold, call, 1, OWNER)
     assert write(database, ledger.settle, call, 3, b"{}") == 2
     assert (balance(database), charged(database)) == (2, 8)
-    assert write(database, job_store.read_scrape, call.id, TEAM) is None
+    assert write(database, job_rows.read_scrape, call.id, TEAM) is None
 
 
 def test_credits_reserved_by_a_lost_process_come_back_when_needed(database):
@@ -170,9 +170,7 @@ def test_a_job_reserves_credits_for_its_pages_and_returns_the_remainder(database
     found = start(database, batch(5), page_price=2)
     assert (found.page_price, balance(database)) == (2, 40)
     finish(database, found.id, price=1)
-    assert (
-        write(database, job_store.get_job, found.id, TEAM).state is JobState.COMPLETED
-    )
+    assert write(database, job_rows.get_job, found.id, TEAM).state is JobState.COMPLETED
     assert (balance(database), charged(database)) == (45, 5)
     ended = start(database, batch(5))
     assert balance(database) == 40
@@ -471,7 +469,7 @@ def test_charges_of_long_ago_are_deleted_and_balances_stay(database, monkeypatch
 
     now = work(now_of)
     for name in (TEAM, OTHER):
-        work(job_store.make_team, name)
+        work(job_rows.make_team, name)
         work(change_team, name, TeamChange(credits=10))
         for days in (1, 399, 401, 402, 500):
             row = ledger.charge_row(

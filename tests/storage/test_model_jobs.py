@@ -20,7 +20,7 @@ from scraper_service.storage.job_records import Job, JobState, Outcome
 from scraper_service.storage.jobs import (
     admission,
     job_deletion,
-    job_store,
+    job_rows,
     model_jobs,
     runs,
 )
@@ -43,7 +43,7 @@ class World:
     def __init__(self, database):
         self._database = database
         for team in (TEAM, OTHER):
-            self.do(job_store.make_team, team)
+            self.do(job_rows.make_team, team)
         for owner in (OWNER, RIVAL):
             self.do(leases.beat, owner, 100)
 
@@ -152,7 +152,7 @@ def test_writes_of_a_process_that_lost_its_lease_are_refused(world):
     assert world.do(model_jobs.remember, one, now, '{"a": 1}') is True
     found = world.read(one)
     assert (found.state, found.result) == (JobState.SCRAPING, None)
-    assert world.do(job_store.get_job, step_id(one, "pages"), None) is None
+    assert world.do(job_rows.get_job, step_id(one, "pages"), None) is None
     assert world.charges == []
 
 
@@ -175,7 +175,7 @@ def test_a_step_begins_once_and_is_found_again(world):
     for _ in range(2):
         assert world.do(model_jobs.add_step, one, claim, "pages", BATCH) is True
     step = step_id(one, "pages")
-    found = world.do(job_store.get_job, step, None)
+    found = world.do(job_rows.get_job, step, None)
     assert isinstance(found, Job)
     assert (found.kind, found.open, found.version) == ("batch", 2, 1)
     assert options_from_json("batch", json.loads(found.options)).scrape == BATCH.scrape
@@ -192,16 +192,16 @@ def test_steps_are_not_listed_as_jobs_and_cost_no_credits(world):
     claim = world.take(one).run_id
     world.do(model_jobs.add_step, one, claim, "pages", BATCH)
     step = step_id(one, "pages")
-    assert world.do(job_store.get_job, step, TEAM) is None
-    assert world.do(job_store.get_job, one, TEAM) is None
-    assert world.do(job_store.get_job, one, None) is None
-    assert world.do(job_store.active_jobs, TEAM) == []
-    assert world.do(job_store.all_jobs) == []
+    assert world.do(job_rows.get_job, step, TEAM) is None
+    assert world.do(job_rows.get_job, one, TEAM) is None
+    assert world.do(job_rows.get_job, one, None) is None
+    assert world.do(job_rows.active_jobs, TEAM) == []
+    assert world.do(job_rows.all_jobs) == []
     waiting = world.do(runs.waiting_jobs, OWNER, CRAWLED, (), 10)
     assert [each.id for each in waiting] == [step]
     refused = world.do(admission.add_entries, step, Terms(team_id=TEAM), BATCH)
     assert str(refused) == "Job not found"
-    assert world.do(read_queue, TEAM).pages == 2
+    assert world.do(read_queue, TEAM)[0] == 2
     world.run_step(step)
     assert (world.charges, world.balance) == ([], 7)
     assert isinstance(world.start(page_price=1, most_jobs=1), QueueFull)

@@ -31,7 +31,7 @@ from scraper_service.storage.accounts import disk_use
 from scraper_service.storage.accounts.teams import TeamChange, change_team
 from scraper_service.storage.frontier import leases, outcomes
 from scraper_service.storage.job_records import JobState
-from scraper_service.storage.jobs import job_deletion, job_store, runs
+from scraper_service.storage.jobs import job_deletion, job_rows, runs
 from scraper_service.storage.monitors import (
     check_steps,
     checks,
@@ -74,7 +74,7 @@ class World:
 
     def __init__(self, database):
         self.database = database
-        self.do(job_store.make_team, TEAM)
+        self.do(job_rows.make_team, TEAM)
         for owner in (OWNER, RIVAL):
             self.do(leases.beat, owner, 100)
 

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from scraper_service.options.json_schema import field_of
-from scraper_service.storage.frontier.delivered_pages import (
+from scraper_service.storage.frontier.job_counts import (
     MAX_NAMES,
     OTHERS,
     add_pages,

@@ -24,7 +24,7 @@ from scraper_service.storage.job_records import ClaimedRow, Link, Outcome, RowSt
 from scraper_service.storage.jobs import (
     admission,
     job_deletion,
-    job_store,
+    job_rows,
     job_urls,
     model_jobs,
     runs,
@@ -76,7 +76,7 @@ class Filled:
 
     def __init__(self, database):
         self.database = database
-        self.run(job_store.make_team, "team")
+        self.run(job_rows.make_team, "team")
         before, self.job, after = (self.start() for _ in range(3))
         self.fill(before, OF_OTHERS, RowState.DONE)
         self.fill(self.job, PENDING, RowState.PENDING)
@@ -114,7 +114,7 @@ class Filled:
     def start(self):
         link = Link(-1, "http://a.example/", 0)
         seed = Seed("crawl", "http://a.example/", None, (link,))
-        return self.run(job_store.insert_job, "team", seed, "{}", 2).id
+        return self.run(job_rows.insert_job, "team", seed, "{}", 2).id
 
     def fill(self, job, count, state, first=0, code="NULL"):
         last = first + count - 1
@@ -307,9 +307,9 @@ def test_sqlite_reads_no_row_that_it_does_not_need(tmp_path):
 def test_ended_jobs_of_a_team_are_not_read(tmp_path):
     """Starts, ends and lists of active jobs take as long however many have ended."""
     with closing(Database(tmp_path)) as database:
-        database.write_blocking(job_store.make_team, "team")
+        database.write_blocking(job_rows.make_team, "team")
         seed = Seed("crawl", "http://a.example/", None, ())
-        made = database.write_blocking(job_store.insert_job, "team", seed, "{}", 2)
+        made = database.write_blocking(job_rows.insert_job, "team", seed, "{}", 2)
         for analyze in (False, True):
             if analyze:
                 database.write_blocking(lambda c: c.exec_driver_sql("ANALYZE"))
@@ -320,7 +320,7 @@ def test_ended_jobs_of_a_team_are_not_read(tmp_path):
                 model_jobs.next_start(connection, "team", "agent")
                 model_jobs.read_model_jobs(connection, "team", "agent", None, 20)
                 job_deletion.cancel(connection, made.id, "team")
-                job_store.active_jobs(connection, "team")
+                job_rows.active_jobs(connection, "team")
                 usage.read_queue(connection, "team")
                 check_steps.lost_checks(connection, 20)
                 look_for_jobs(connection)
@@ -373,9 +373,9 @@ def look_for_jobs(connection):
 @pytest.mark.parametrize("mode", ["force_generic_plan", "force_custom_plan"])
 def test_postgresql_reads_no_ended_job_to_find_others(tmp_path, postgres, mode):
     with closing(Database(tmp_path, postgres())) as database:
-        database.write_blocking(job_store.make_team, "team")
+        database.write_blocking(job_rows.make_team, "team")
         seed = Seed("crawl", "http://a.example/", None, ())
-        made = database.write_blocking(job_store.insert_job, "team", seed, "{}", 2).id
+        made = database.write_blocking(job_rows.insert_job, "team", seed, "{}", 2).id
 
         def fill(connection):
             step = {"kind": "'batch'", "state": "'scraping'"}

@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from scraper_service.content.words import fingerprint
-from scraper_service.storage.frontier import delivered_pages
-from scraper_service.storage.frontier.delivered_pages import (
+from scraper_service.storage.frontier import job_counts
+from scraper_service.storage.frontier.job_counts import (
     DeliveredText,
     Repeats,
     add_texts,
@@ -64,17 +64,17 @@ def test_texts_are_counted_once():
 
 
 def test_each_host_is_learnt_from_few_pages(monkeypatch):
-    found = known(*(text(n, 1) for n in range(1, delivered_pages.LEARNT_PAGES + 1)))
+    found = known(*(text(n, 1) for n in range(1, job_counts.LEARNT_PAGES + 1)))
     assert not found.learns(HOST)
     assert found.learns("other.example")
     found.add([text(n, 2) for n in range(100, 200)])
     assert found.repeated_blocks(HOST, [1, 2]) == {1}
-    monkeypatch.setattr(delivered_pages, "MAX_HOSTS", 1)
+    monkeypatch.setattr(job_counts, "MAX_HOSTS", 1)
     assert not found.learns("other.example")
 
 
 def test_memory_is_bounded(monkeypatch):
-    monkeypatch.setattr(delivered_pages, "MAX_TEXTS", 3)
+    monkeypatch.setattr(job_counts, "MAX_TEXTS", 3)
     assert not known(text(1), text(2)).is_full
     assert known(text(1), text(2), text(3)).is_full
 

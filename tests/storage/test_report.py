@@ -11,8 +11,13 @@ from scraper_service.crawling.observability import JobTally
 from scraper_service.crawling.page_errors import HostBusy
 from scraper_service.crawling.politeness.host_pace import HostPace
 from scraper_service.options.spider_arguments import crawl_options
-from scraper_service.storage import request_counts
-from scraper_service.storage.frontier import leases, outcomes
+from scraper_service.storage.frontier import job_counts, leases, outcomes
+from scraper_service.storage.frontier.job_counts import (
+    Delay,
+    HostCounts,
+    RobotsSeen,
+    Share,
+)
 from scraper_service.storage.frontier.links import insert_links
 from scraper_service.storage.job_records import (
     JobState,
@@ -21,15 +26,9 @@ from scraper_service.storage.job_records import (
     RowState,
     UrlKind,
 )
-from scraper_service.storage.jobs import admission, job_deletion, job_store, job_urls
+from scraper_service.storage.jobs import admission, job_deletion, job_rows, job_urls
 from scraper_service.storage.jobs.admission import Terms
 from scraper_service.storage.jobs.job_urls import read_report
-from scraper_service.storage.request_counts import (
-    Delay,
-    HostCounts,
-    RobotsSeen,
-    Share,
-)
 from scraper_service.storage.schema import job, job_host, job_robots, job_stat
 from scraper_service.storage.transactions import read_number
 
@@ -63,7 +62,7 @@ def write(database):
 
 @pytest.fixture
 def job_id(write):
-    write(job_store.make_team, TEAM)
+    write(job_rows.make_team, TEAM)
     options = crawl_options({"url": f"http://{SITE}/", "limit": "5"})
     return write(admission.create_job, Terms(team_id=TEAM), options, 2).id
 
@@ -191,7 +190,7 @@ def test_counts_of_processes_add_up_in_the_database(write, job_id, clock):
         tally.add_wait("b.example", 2.0)
         ask(tally, 3, answer=answer)
         tally.robots(ROBOTS, RobotsSeen("ok", "", answer, 2.0))
-        write(request_counts.record, job_id, tally.take())
+        write(job_counts.add_requests, job_id, tally.take())
     found = write(read_report, job_id, TEAM)
     assert list(found.hosts) == [SITE, "b.example"]
     counts = found.hosts[SITE]
@@ -212,11 +211,11 @@ def test_numbers_of_scrapys_stats_add_up_in_the_database(write, job_id, clock):
     stats = {"items": 2, "elapsed": 0.25, "finish_reason": "finished", "start": clock}
     stats |= {"memusage/startup": 9, "request_depth_max": 3, "n" * 201: 1}
     for tally, found in ((first, stats), (second, {"items": 1, "errors": 1})):
-        write(request_counts.record, job_id, tally.take(found))
+        write(job_counts.add_requests, job_id, tally.take(found))
     lost = first.take({**stats, "items": 5})
     assert lost.stats == {"items": 3}
     first.put_back(lost)
-    write(request_counts.record, job_id, first.take({**stats, "items": 6}))
+    write(job_counts.add_requests, job_id, first.take({**stats, "items": 6}))
     assert not first.take({**stats, "items": 6})
     found = write(read_report, job_id, TEAM).stats
     assert found == {"elapsed": 0.25, "errors": 1, "items": 7}
@@ -234,8 +233,8 @@ def test_counts_of_a_deleted_job_are_dropped(write, job_id, clock):
     tally = JobTally(clock)
     ask(tally, 1)
     tallied = tally.take({"items": 1})
-    write(request_counts.record, "no job", tallied)
-    write(request_counts.record, job_id, tallied)
+    write(job_counts.add_requests, "no job", tallied)
+    write(job_counts.add_requests, job_id, tallied)
     write(outcomes.end_job, job_id, JobState.CANCELLED)
     write(lambda connection: connection.execute(job.update().values(expires_at=1.0)))
     while write(job_deletion.expire):

@@ -26,7 +26,7 @@ from scraper_service.storage.jobs import (
     admission,
     earlier_pages,
     job_deletion,
-    job_store,
+    job_rows,
 )
 from scraper_service.storage.jobs.admission import Terms, create_job
 from scraper_service.storage.schema import frontier, job, page, team
@@ -45,8 +45,8 @@ KEPT = KeptResponse(
 
 @pytest.fixture
 def stored(database):
-    run(database, job_store.make_team, TEAM)
-    run(database, job_store.make_team, OTHER)
+    run(database, job_rows.make_team, TEAM)
+    run(database, job_rows.make_team, OTHER)
     return database
 
 
@@ -102,7 +102,7 @@ def reprocess_batch(database, job_id, numbers=None, price=None):
 
 
 def found_job(database, made):
-    return run(database, job_store.get_job, made.id, TEAM)
+    return run(database, job_rows.get_job, made.id, TEAM)
 
 
 def finish_rows(database, made, rows):
@@ -141,8 +141,8 @@ def test_a_job_has_the_pages_of_its_source_with_their_keys(stored):
     assert (made.open, made.total, made.page_limit) == (1, 1, 1)
     [row] = run(stored, leases.claim, made.id, "owner", 9).rows
     assert (row.key, row.url) == (key, URL)
-    found = run(stored, earlier_pages.read_source, job_id, TEAM, key)
-    kept = unpack(found.stored)
+    _, found = run(stored, earlier_pages.read_source, job_id, TEAM, key)
+    kept = unpack(found)
     assert (kept.url, kept.body) == (KEPT.url, KEPT.body)
 
 

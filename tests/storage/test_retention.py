@@ -16,7 +16,7 @@ from scraper_service.storage.accounts.credits import Call
 from scraper_service.storage.files import artefacts
 from scraper_service.storage.frontier import leases, outcomes
 from scraper_service.storage.job_records import JobState
-from scraper_service.storage.jobs import admission, job_store, model_jobs, runs
+from scraper_service.storage.jobs import admission, job_rows, model_jobs, runs
 from scraper_service.storage.jobs.admission import Terms
 from scraper_service.storage.schema import activity, artefact, job, scrape
 from scraper_service.storage.transactions import now_of
@@ -28,7 +28,7 @@ HOUR_S, WEEK_S = 3600.0, 7 * 86_400.0
 
 @pytest.fixture
 def stored(database):
-    run(database, job_store.make_team, TEAM)
+    run(database, job_rows.make_team, TEAM)
     return database
 
 
@@ -78,7 +78,7 @@ def test_an_expired_job_leaves_no_row(stored):
     expire(stored)
     assert listed(stored) == [job_id]
     past(stored, job, job.c.expires_at, HOUR_S)
-    assert run(stored, job_store.get_job, job_id, TEAM) is None
+    assert run(stored, job_rows.get_job, job_id, TEAM) is None
     assert listed(stored) == []
     expire(stored)
     assert rows_of(stored, job_id) == {}

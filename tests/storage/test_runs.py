@@ -12,7 +12,7 @@ from scraper_service.options.jobs import CRAWLED
 from scraper_service.options.spider_arguments import batch_options
 from scraper_service.storage.frontier import leases, outcomes
 from scraper_service.storage.job_records import LOST, JobState, RunState
-from scraper_service.storage.jobs import admission, job_deletion, job_store, runs
+from scraper_service.storage.jobs import admission, job_deletion, job_rows, runs
 from scraper_service.storage.jobs.admission import Terms
 from scraper_service.storage.jobs.runs import MAX_LOST
 from scraper_service.storage.schema import job as job_table
@@ -29,7 +29,7 @@ class World:
 
     def __init__(self, database):
         self.engine = database.engine.execution_options(immediate=True)
-        self.do(job_store.make_team, "team")
+        self.do(job_rows.make_team, "team")
         urls = ",".join(f"http://a.test/{n}" for n in range(3))
         self.job = self.do(
             admission.create_job,
@@ -79,7 +79,7 @@ class World:
 
     @property
     def state(self):
-        return self.do(job_store.get_job, self.job.id, "team").state
+        return self.do(job_rows.get_job, self.job.id, "team").state
 
 
 @pytest.fixture
@@ -221,7 +221,7 @@ def test_a_job_fails_whose_processes_are_lost_again_and_again(world):
     lose(world)
     assert world.take() is JobState.FAILED
     assert world.state is JobState.FAILED
-    job = world.do(job_store.get_job, world.job.id, "team")
+    job = world.do(job_rows.get_job, world.job.id, "team")
     assert job.error == f"Its processes were lost {MAX_LOST} times and it got nowhere."
 
 

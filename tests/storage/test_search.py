@@ -12,8 +12,8 @@ from sqlalchemy import Engine, event, text
 from scraper_service.content.search import parse_query, search_entry
 from scraper_service.options.map_search import ResultList, time_filter
 from scraper_service.storage.database import Database
-from scraper_service.storage.jobs import job_store
-from scraper_service.storage.pages.page_index import (
+from scraper_service.storage.jobs import job_rows
+from scraper_service.storage.page_index import (
     MAX_RANKED,
     PageIndex,
     add_pages,
@@ -53,7 +53,7 @@ class Index:
     def __init__(self, database):
         self.database = database
         for team in (TEAM, OTHER):
-            self.run(job_store.make_team, team)
+            self.run(job_rows.make_team, team)
 
     def run(self, function, *args):
         return self.database._writer.submit(lambda c: function(c, *args)).result(60)
@@ -289,7 +289,7 @@ def test_the_plan_of_a_search_reads_no_more_than_it_needs(tmp_path):
 def test_a_search_needs_no_thread_of_the_event_loop(tmp_path):
     """Name servers that do not answer may keep all of these threads busy."""
     database = Database(tmp_path)
-    database.write_blocking(job_store.make_team, TEAM)
+    database.write_blocking(job_rows.make_team, TEAM)
     found = PageIndex(database)
 
     async def find():

@@ -15,19 +15,19 @@ from sqlalchemy import insert, select, update
 from scraper_service.items import Snapshot
 from scraper_service.services.accounts import DiskQuota, Team
 from scraper_service.services.call_charges import Charges
+from scraper_service.storage import page_cache
 from scraper_service.storage.accounts import credits as ledger
 from scraper_service.storage.accounts.credits import Call
 from scraper_service.storage.database import Database
 from scraper_service.storage.frontier import outcomes
 from scraper_service.storage.job_records import JobState
-from scraper_service.storage.jobs import job_deletion, job_store
-from scraper_service.storage.pages import change_snapshots
+from scraper_service.storage.jobs import job_deletion, job_rows
 from scraper_service.storage.schema import ledger as ledger_table
 from scraper_service.storage.schema import snapshot as table
 from scraper_service.storage.schema import team, worker
 from tests.storage.test_frontier import TEAM, Harness
 
-KEY = change_snapshots.snapshot_key("http://a.example/", None)
+KEY = page_cache.snapshot_key("http://a.example/", None)
 
 
 def after(version, key=KEY, body=b"x", keep_s=100):
@@ -39,7 +39,7 @@ def call():
 
 
 def last(harness, key=KEY):
-    return harness.run(change_snapshots.read_earlier, TEAM, key)
+    return harness.run(page_cache.read_earlier, TEAM, key)
 
 
 def settle(harness, snapshot, price=1, *, is_limited=False, owner="owner"):
@@ -55,7 +55,7 @@ def charges(harness):
 
 def test_a_page_is_stored_only_with_its_snapshot_being_the_next(database):
     harness = Harness(database)
-    assert last(harness) == change_snapshots.Earlier()
+    assert last(harness) == page_cache.Earlier()
     assert settle(harness, after(0, body=b"1")) == (True, None)
     assert settle(harness, after(0, body=b"2")) == (False, None)
     assert settle(harness, after(1, body=b"3")) == (True, None)
@@ -134,7 +134,7 @@ def test_snapshots_expire(database):
     ],
 )
 def test_equal_urls_and_tags_share_a_history(url, tag, is_same):
-    assert (change_snapshots.snapshot_key(url, tag) == KEY) == is_same
+    assert (page_cache.snapshot_key(url, tag) == KEY) == is_same
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
@@ -174,7 +174,7 @@ def test_processes_that_store_the_same_pages_do_not_overwrite_each_other(
 def test_a_late_call_reserves_its_credits_until_its_end(tmp_path):
     async def run():
         database = Database(tmp_path)
-        await database.write(job_store.make_team, TEAM)
+        await database.write(job_rows.make_team, TEAM)
         await database.write(lambda c: c.execute(update(team).values(credits=9)))
         alive = insert(worker).values(id="owner", until=1e12)
         await database.write(lambda c: c.execute(alive))

@@ -20,8 +20,8 @@ from scraper_service.services.upkeep import expire
 from scraper_service.storage.database import Database
 from scraper_service.storage.frontier.links import Seed
 from scraper_service.storage.job_records import Link
-from scraper_service.storage.jobs import job_store
-from scraper_service.storage.pages.page_index import search
+from scraper_service.storage.jobs import job_rows
+from scraper_service.storage.page_index import search
 from scraper_service.storage.schema import delivery, frontier, job, scrape, search_page
 
 # On SQLite, services take turns at every write.
@@ -110,7 +110,7 @@ def url(request, tmp_path):
 @pytest.fixture
 def database(url, tmp_path):
     with closing(Database(tmp_path / "own", url)) as opened:
-        opened.write_blocking(job_store.make_team, TEAM)
+        opened.write_blocking(job_rows.make_team, TEAM)
         yield opened
 
 
@@ -124,7 +124,7 @@ def test_services_that_expire_at_once_do_not_disturb_each_other(
 ):
     seed = Seed("crawl", "http://a.example/", None, (Link(0, "http://a.example/", 0),))
     for _ in range(JOBS):
-        database.write_blocking(job_store.insert_job, TEAM, seed, "{}", 2)
+        database.write_blocking(job_rows.insert_job, TEAM, seed, "{}", 2)
     for statement in _FILL.strip().split(";\n"):
         wanted = {"rows": ROWS} if ":rows" in statement else {}
         database.write_blocking(lambda c, s=statement, w=wanted: c.execute(text(s), w))

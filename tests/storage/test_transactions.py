@@ -16,7 +16,7 @@ from sqlalchemy import func, select
 from scraper_service import storage
 from scraper_service.errors import JobNotFound
 from scraper_service.storage.database import Database
-from scraper_service.storage.jobs import job_store
+from scraper_service.storage.jobs import job_rows
 from scraper_service.storage.schema import team
 from scraper_service.storage.transactions import locking_of, transaction
 
@@ -64,7 +64,7 @@ def test_a_name_is_made_of_any_kind_of_argument():
 def test_an_error_that_is_returned_is_raised_after_the_commit(tmp_path, verb):
     def add(connection):
         if verb != "read":
-            job_store.make_team(connection, "team")
+            job_rows.make_team(connection, "team")
         return JobNotFound("no job")
 
     database = Database(tmp_path)

@@ -10,7 +10,7 @@ from scraper_service.options.spider_arguments import batch_options
 from scraper_service.storage.frontier import leases
 from scraper_service.storage.frontier.leases import WorkerState
 from scraper_service.storage.job_records import LOCAL_TEAM
-from scraper_service.storage.jobs import admission, job_store, runs
+from scraper_service.storage.jobs import admission, job_rows, runs
 from scraper_service.storage.jobs.admission import Terms
 from scraper_service.storage.schema import job as job_table
 from scraper_service.storage.schema import worker
@@ -25,7 +25,7 @@ class World:
     def __init__(self, database):
         self.engine = database.engine.execution_options(immediate=True)
         for team in ("one", "two", LOCAL_TEAM):
-            self.do(job_store.make_team, team)
+            self.do(job_rows.make_team, team)
 
     def do(self, function, *args):
         with self.engine.begin() as connection:

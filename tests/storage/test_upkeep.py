@@ -11,7 +11,7 @@ from sqlalchemy import func, select, text
 from scraper_service.services.upkeep import expire
 from scraper_service.storage.database import Database
 from scraper_service.storage.frontier.links import Seed
-from scraper_service.storage.jobs import job_store
+from scraper_service.storage.jobs import job_rows
 from scraper_service.storage.schema import host, job
 
 
@@ -26,9 +26,9 @@ def test_a_step_that_fails_does_not_stop_the_others(tmp_path):
     settings.set("DATA_DIR", str(tmp_path), "cmdline")
     fail = "SELECT RAISE(ABORT, 'broken')"
     with closing(Database.shared(settings)) as database:
-        database.write_blocking(job_store.make_team, "team")
+        database.write_blocking(job_rows.make_team, "team")
         seed = Seed("crawl", "http://a.example/", None, ())
-        database.write_blocking(job_store.insert_job, "team", seed, "{}", 2)
+        database.write_blocking(job_rows.insert_job, "team", seed, "{}", 2)
         for statement in (
             "UPDATE job SET state = 'completed', expires_at = 1",
             "INSERT INTO host (host, updated_at, next_at) VALUES ('a.example', 1, 1)",

@@ -26,7 +26,7 @@ from scraper_service.storage.files.uploads import (
     MAX_STORED,
     Uploads,
 )
-from scraper_service.storage.jobs import job_store
+from scraper_service.storage.jobs import job_rows
 from scraper_service.storage.schema import upload
 
 TEAM, OTHER = "team", "other"
@@ -47,7 +47,7 @@ def database(request, tmp_path):
 @pytest.fixture
 def uploads(database):
     for name in (TEAM, OTHER):
-        database.write_blocking(job_store.make_team, name)
+        database.write_blocking(job_rows.make_team, name)
     return Uploads(database)
 
 
@@ -124,7 +124,7 @@ def test_a_team_has_a_limited_number(uploads):
 
 
 def test_parallel_uploads_stay_within_number_and_quota(database):
-    database.write_blocking(job_store.make_team, TEAM)
+    database.write_blocking(job_rows.make_team, TEAM)
     uploads = Uploads(database, usual_mb=1)
 
     async def run(count, body):
@@ -137,11 +137,11 @@ def test_parallel_uploads_stay_within_number_and_quota(database):
     sent = asyncio.run(run(MAX_STORED + 15, BODY))
     assert sum(each is None for each in sent) == MAX_STORED
     assert sum(isinstance(each, QueueFull) for each in sent) == 15
-    database.write_blocking(job_store.make_team, OTHER)
+    database.write_blocking(job_rows.make_team, OTHER)
 
 
 def test_a_team_at_its_disk_quota_cannot_upload(database):
-    database.write_blocking(job_store.make_team, TEAM)
+    database.write_blocking(job_rows.make_team, TEAM)
     uploads = Uploads(database, usual_mb=1)
 
     async def run():

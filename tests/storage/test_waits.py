@@ -23,7 +23,7 @@ from scraper_service.storage.database import MIGRATION_LOCK, Database
 from scraper_service.storage.frontier import leases
 from scraper_service.storage.jobs import runs
 from scraper_service.storage.jobs.admission import Terms, create_job
-from scraper_service.storage.jobs.job_store import make_team
+from scraper_service.storage.jobs.job_rows import make_team
 from scraper_service.storage.transactions import lock_job, transaction
 from tests.support.pgbouncer import PROGRAM, PgBouncer
 from tests.support.proxy_line import ProxyLine

@@ -29,7 +29,7 @@ from scraper_service.items import KeptResponse
 from scraper_service.services.accounts import OPEN_TEAM_ID
 from scraper_service.storage.database import Database
 from scraper_service.storage.job_records import JobState, RowState
-from scraper_service.storage.jobs import job_store
+from scraper_service.storage.jobs import job_rows
 from scraper_service.storage.schema import frontier, job, page, page_source
 from scraper_service.storage.transactions import now_of, read_number
 from tools.bench.memory import memory_of
@@ -141,7 +141,7 @@ def fill(connection: Connection, count: int) -> str:
 async def prepare(folder: Path, count: int) -> str:
     """Make the database of the job in ``folder``; return the id of the job."""
     database = Database(folder)
-    await database.write(job_store.make_team, OPEN_TEAM_ID)
+    await database.write(job_rows.make_team, OPEN_TEAM_ID)
     job_id: str = await database.write(fill, count)
     database.close()
     return job_id

@@ -26,7 +26,7 @@ from scraper_service.storage.frontier import leases as frontier
 from scraper_service.storage.frontier import outcomes
 from scraper_service.storage.frontier.links import Seed
 from scraper_service.storage.job_records import Link, Outcome
-from scraper_service.storage.jobs import job_store
+from scraper_service.storage.jobs import job_rows
 from tools.bench.memory import memory_of
 from tools.bench.report import arguments, publish, table
 
@@ -70,9 +70,9 @@ class Frontier:
 
     def __init__(self, folder: Path, url: str):
         self.database = Database(folder, url)
-        self._run(job_store.make_team, TEAM)
+        self._run(job_rows.make_team, TEAM)
         seed = Seed("crawl", START, None, (Link(-1, START, 0),))
-        job = self._run(job_store.insert_job, TEAM, seed, "{}", 2)
+        job = self._run(job_rows.insert_job, TEAM, seed, "{}", 2)
         self.job_id = job.id
         (self.row,) = self._run(frontier.claim, self.job_id, OWNER, 1).rows
 

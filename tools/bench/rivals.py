@@ -31,7 +31,7 @@ from scraper_service.options.spider_arguments import crawl_options
 from scraper_service.spiders.crawl import CrawlSpider
 from scraper_service.storage.database import Database
 from scraper_service.storage.job_records import Link, Outcome
-from scraper_service.storage.jobs import admission, job_store
+from scraper_service.storage.jobs import admission, job_rows
 from scraper_service.storage.jobs.admission import Terms
 
 if TYPE_CHECKING:
@@ -195,7 +195,7 @@ def leased(url: str, work: str) -> None:
 async def _job(data_dir: Path, url: str) -> str:
     options = crawl_options({"url": url, "sitemap": "skip"})
     database = Database(data_dir)
-    await database.write(job_store.make_team, TEAM)
+    await database.write(job_rows.make_team, TEAM)
     job = await database.write(admission.create_job, Terms(team_id=TEAM), options, 2)
     database.close()
     assert job is not None

@@ -25,7 +25,7 @@ from sqlalchemy import text
 from scraper_service.options.spider_arguments import crawl_options
 from scraper_service.storage.database import Database
 from scraper_service.storage.job_records import RowState
-from scraper_service.storage.jobs import admission, job_deletion, job_store
+from scraper_service.storage.jobs import admission, job_deletion, job_rows
 from scraper_service.storage.jobs.admission import Terms
 from tools.bench.postgres import Postgres
 from tools.bench.processes import ServerProcess
@@ -179,7 +179,7 @@ def make_jobs(
     found = []
     for number in range(count):
         team = team_of(number)
-        database.write_blocking(job_store.make_team, team)
+        database.write_blocking(job_rows.make_team, team)
         job: Any = database.write_blocking(
             admission.create_job, Terms(team_id=team), options, 2
         )

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any
 from scraper_service.content.search import search_entry
 from scraper_service.services.accounts import OPEN_TEAM_ID
 from scraper_service.storage.database import Database
-from scraper_service.storage.jobs import job_store
-from scraper_service.storage.pages.page_index import PageIndex
+from scraper_service.storage.jobs import job_rows
+from scraper_service.storage.page_index import PageIndex
 from tools.bench.calls import fetch
 from tools.bench.postgres import Postgres, PostgresMissing
 from tools.bench.processes import ServiceProcess
@@ -78,7 +78,7 @@ def entries(count: int) -> Iterator[list[tuple[str, bytes]]]:
 
 async def fill(database: Database, count: int) -> float:
     """Add pages to the index; return the seconds spent in the database."""
-    await database.write(job_store.make_team, OPEN_TEAM_ID)
+    await database.write(job_rows.make_team, OPEN_TEAM_ID)
     seconds = 0.0
     for group in entries(count):
         begin = time.perf_counter()

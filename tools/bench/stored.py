@@ -22,7 +22,7 @@ from scraper_service.services.accounts import OPEN_TEAM_ID
 from scraper_service.storage.database import Database
 from scraper_service.storage.frontier.links import seed_of
 from scraper_service.storage.job_records import JobState, RowState
-from scraper_service.storage.jobs import job_store
+from scraper_service.storage.jobs import job_rows
 from scraper_service.storage.schema import frontier, job, page
 from scraper_service.storage.transactions import now_of, read_number
 from tools.bench.load import Call, Load, measure
@@ -114,7 +114,7 @@ async def _first_page(url: str) -> None:
 async def prepare(folder: Path, fill: Any, *args: Any) -> str:
     """Store a job in ``folder`` by ``fill``, and return its id."""
     database = Database(folder)
-    await database.write(job_store.make_team, OPEN_TEAM_ID)
+    await database.write(job_rows.make_team, OPEN_TEAM_ID)
     job_id: str = await database.write(fill, *args)
     database.close()
     return job_id
@@ -165,7 +165,7 @@ def make_job(connection: Connection, url: str, count: int) -> str:
     options = crawl_options({**arguments, "max_concurrency": str(SLOW_CONCURRENCY)})
     seed = evolve(seed_of(options), links=())
     asked = json.dumps(unstructure(options))
-    made = job_store.insert_job(connection, OPEN_TEAM_ID, seed, asked, 2)
+    made = job_rows.insert_job(connection, OPEN_TEAM_ID, seed, asked, 2)
     assert made is not None
     return made.id
 

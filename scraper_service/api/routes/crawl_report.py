@@ -46,7 +46,7 @@ from scraper_service.options.json_schema import field_of
 from scraper_service.options.limits import Mode
 from scraper_service.options.page_requests import wire_names
 from scraper_service.options.serialization import options_from_json
-from scraper_service.storage.frontier.delivered_pages import with_empty_fields
+from scraper_service.storage.frontier.job_counts import with_empty_fields
 from scraper_service.storage.job_records import RowState
 from scraper_service.storage.jobs.job_urls import STATES, Cursor, UrlQuery
 
@@ -57,8 +57,8 @@ if TYPE_CHECKING:
     from scraper_service.api.http_server import JsonRequest
     from scraper_service.options.json_schema import Field
     from scraper_service.services.jobs import CrawlReport
+    from scraper_service.storage.frontier.job_counts import RobotsRow
     from scraper_service.storage.jobs.job_urls import Listing
-    from scraper_service.storage.request_counts import RobotsRow
 
 MAX_ADDRESSES = 1000  # in one response
 DEFAULT_ADDRESSES = 100

@@ -249,10 +249,11 @@ def audit_command(
     A line has time, action, target, result, key or `-`, peer, team and details. The setting
     AUDIT_DAYS says how long entries are kept.
     """
-    from scraper_service.storage.accounts.audit import AuditPosition, read_oldest
+    from scraper_service.storage.accounts.audit import read_oldest
+    from scraper_service.storage.transactions import Position
 
     database, _ = open_database(overrides, data_dir)
-    after, team_id = AuditPosition(since, ""), None
+    after, team_id = Position(since, ""), None
     with closing(database):
         if team_name:
             with database.engine.begin() as connection:
@@ -267,7 +268,7 @@ def audit_command(
                 return
             for entry in found:
                 click.echo(_entry_json(entry) if as_json else _entry_line(entry))
-            after = AuditPosition(found[-1].at, found[-1].id)
+            after = Position(found[-1].at, found[-1].id)
 
 
 def _seconds(given: str | None) -> float:

@@ -56,7 +56,7 @@ from scraper_service.options.urls import host_of, origin, url_parts
 from scraper_service.storage.accounts.sessions import (
     SessionBox,
     read_session,
-    save_named_session,
+    save_session,
 )
 from scraper_service.storage.connections import before
 from scraper_service.storage.database import Database
@@ -235,9 +235,9 @@ class PageRendering:
             try:
                 await ask_on(
                     lambda: database.write(
-                        save_named_session,
-                        name,
+                        save_session,
                         team_id,
+                        name,
                         self._box(),
                         earlier,
                         after,

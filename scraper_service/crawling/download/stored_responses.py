@@ -65,7 +65,7 @@ from scraper_service.storage.jobs.earlier_pages import (
     read_base_sitemap,
     read_source,
 )
-from scraper_service.storage.pages.page_cache import (
+from scraper_service.storage.page_cache import (
     StoredSource,
     find_source,
     source_key,
@@ -202,9 +202,10 @@ class StoredSources:
         page = await scheduler.read(read_source, self._source_id, team_id, lease.key)
         if page is None:
             raise SourceMissing("the response of the page is not stored")
+        source_scrape_id, stored = page
         state.deadline = time.monotonic() + state.time_s
-        state.kept = kept = await self._sources.read(page.stored)
-        state.engine, state.source_scrape_id = kept.engine, page.scrape_id
+        state.kept = kept = await self._sources.read(stored)
+        state.engine, state.source_scrape_id = kept.engine, source_scrape_id
         status, headers = read_head(kept.head)
         return Response(
             kept.url,

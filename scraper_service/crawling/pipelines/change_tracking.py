@@ -19,12 +19,12 @@ from scraper_service.crawling.converter_pool.page_conversion import ConverterPoo
 from scraper_service.crawling.scheduler import LeasedScheduler
 from scraper_service.errors import ConverterDied, ServiceUnavailable
 from scraper_service.items import REMOVED, UNCHANGED, Page, PageError, Snapshot
+from scraper_service.storage import page_cache
 from scraper_service.storage.connections import once
 from scraper_service.storage.database import Database
 from scraper_service.storage.frontier.links import is_hidden_url
 from scraper_service.storage.job_records import LOCAL_TEAM
 from scraper_service.storage.jobs.jobs import Jobs
-from scraper_service.storage.pages import change_snapshots
 
 if TYPE_CHECKING:
     from scrapy.crawler import Crawler
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from scraper_service.items import Tracked
     from scraper_service.storage.connections import Insist
-    from scraper_service.storage.pages.change_snapshots import Earlier
+    from scraper_service.storage.page_cache import Earlier
 
 NOT_NOW = (ConverterDied, MemoryError, ServiceUnavailable, TimeoutError)
 COMPARE_S = 30.0  # in the converter pool; the comparison has a limit of its own
@@ -90,7 +90,7 @@ class Changes:
     async def _comparison(
         self, tracked: Tracked, ask_on: Insist
     ) -> tuple[bytes, str | None, Snapshot | None]:
-        key = change_snapshots.snapshot_key(tracked.url, tracked.options.tag)
+        key = page_cache.snapshot_key(tracked.url, tracked.options.tag)
         earlier, is_hidden = await ask_on(
             lambda: self.database.read(_read, tracked, key)
         )
@@ -157,13 +157,13 @@ class ChangePipeline(Component):
 def _read(connection: Connection, tracked: Tracked, key: str) -> tuple[Earlier, bool]:
     team_id, url = tracked.team_id, tracked.url
     is_hidden = tracked.is_asked_for and is_hidden_url(connection, team_id, url)
-    return change_snapshots.read_earlier(connection, team_id, key), is_hidden
+    return page_cache.read_earlier(connection, team_id, key), is_hidden
 
 
 def _keep(connection: Connection, snapshot: Snapshot) -> bool:
-    if not change_snapshots.is_last(connection, snapshot):
+    if not page_cache.is_last_snapshot(connection, snapshot):
         return False
-    change_snapshots.store(connection, [snapshot])
+    page_cache.store_snapshots(connection, [snapshot])
     return True
 
 

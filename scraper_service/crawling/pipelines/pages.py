@@ -49,7 +49,7 @@ from scraper_service.shared_objects import Singletons
 from scraper_service.storage.accounts.credits import Prices
 from scraper_service.storage.connections import insist
 from scraper_service.storage.database import INDEX, NO_ANSWER, Database
-from scraper_service.storage.frontier.delivered_pages import (
+from scraper_service.storage.frontier.job_counts import (
     READ_ROWS,
     DeliveredText,
     Repeats,
@@ -62,7 +62,7 @@ from scraper_service.storage.job_records import (
     Outcome,
     UrlKind,
 )
-from scraper_service.storage.pages.page_index import PageIndex
+from scraper_service.storage.page_index import PageIndex
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

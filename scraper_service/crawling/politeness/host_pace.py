@@ -256,10 +256,10 @@ class HostPace:
         Raises :exc:`ServiceUnavailable`.
         """
         assert self._database is not None
-        found = await self._database.read(politeness.read_shared, self._since)
+        now, changed = await self._database.read(politeness.read_shared, self._since)
         # A transaction may have an earlier time, and commit after this read.
-        self._since = found.now - REFRESH_S
-        for shared in found.hosts:
+        self._since = now - REFRESH_S
+        for shared in changed:
             host = self._host(shared.name)
             host.has_start &= host.opens_at >= self.clock() + shared.pause_s
             host.adopt(shared, self.clock())

@@ -45,7 +45,7 @@ from scraper_service.storage.accounts.sessions import (
     SessionRecord,
     SessionRefusal,
     read_session,
-    save_named_session,
+    save_session,
 )
 from scraper_service.storage.connections import insist
 
@@ -382,9 +382,9 @@ class Lifecycle:
         async with asyncio.timeout(SAVE_S):
             after = await session.page.storage()
             await self._database.write(
-                save_named_session,
-                session.record.profile,
+                save_session,
                 session.team.id,
+                session.record.profile,
                 self._box(),
                 session.state,
                 after,

@@ -12,12 +12,13 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
-from sqlalchemy import and_, or_, select
+from sqlalchemy import select, tuple_
 
 from scraper_service.options.limits import DAY_S
 from scraper_service.storage.schema import audit
 from scraper_service.storage.transactions import (
     Insertion,
+    Position,
     delete_some,
     now_of,
 )
@@ -70,14 +71,6 @@ class AuditEntry:
     result: str
 
 
-@frozen
-class AuditPosition:
-    """The position of an entry in the log."""
-
-    at: float
-    id: str
-
-
 def record(
     connection: Connection,
     actor: Actor | None,
@@ -112,7 +105,7 @@ def record(
 
 
 def read_latest(
-    connection: Connection, team_id: str, after: AuditPosition | None, limit: int
+    connection: Connection, team_id: str, after: Position | None, limit: int
 ) -> list[AuditEntry]:
     """Return entries of a team, the latest first.
 
@@ -121,22 +114,20 @@ def read_latest(
     columns = audit.c
     query = select(audit).where(columns.team_id == team_id)
     if after is not None:
-        same = and_(columns.at == after.at, columns.id < after.id)
-        query = query.where(or_(columns.at < after.at, same))
+        query = query.where(tuple_(columns.at, columns.id) < tuple_(*after))
     query = query.order_by(columns.at.desc(), columns.id.desc()).limit(limit + 1)
     return [_entry(row) for row in connection.execute(query)]
 
 
 def read_oldest(
-    connection: Connection, team_id: str | None, after: AuditPosition, limit: int
+    connection: Connection, team_id: str | None, after: Position, limit: int
 ) -> list[AuditEntry]:
     """Return up to ``limit`` entries after a position, the oldest first.
 
     ``team_id`` None returns those of all teams and of the whole service.
     """
     columns = audit.c
-    same = and_(columns.at == after.at, columns.id > after.id)
-    query = select(audit).where(or_(columns.at > after.at, same))
+    query = select(audit).where(tuple_(columns.at, columns.id) > tuple_(*after))
     if team_id is not None:
         query = query.where(columns.team_id == team_id)
     query = query.order_by(columns.at, columns.id).limit(limit)

@@ -28,11 +28,11 @@ from sqlalchemy import (
 
 from scraper_service.content.stored_pages import compress
 from scraper_service.options.limits import DAY_S
+from scraper_service.storage import page_cache
 from scraper_service.storage.accounts import disk_use
 from scraper_service.storage.database import reading, writing
 from scraper_service.storage.job_records import ACTIVE
 from scraper_service.storage.job_secrets import pack_replay
-from scraper_service.storage.pages import change_snapshots
 from scraper_service.storage.schema import (
     activity,
     artefact,
@@ -277,7 +277,7 @@ def settle_tracked(
         lock_team(connection, call.team_id)
     if _is_recorded(connection, call):
         return True, None
-    if not change_snapshots.is_last(connection, snapshot):
+    if not page_cache.is_last_snapshot(connection, snapshot):
         return False, None
     left = None
     if is_limited:
@@ -285,7 +285,7 @@ def settle_tracked(
     else:
         record(connection, call, price, body)
     if left is None:
-        change_snapshots.store(connection, [snapshot])
+        page_cache.store_snapshots(connection, [snapshot])
     return True, left
 
 

@@ -18,10 +18,10 @@ from scraper_service.errors import DiskQuotaExceeded
 from scraper_service.options.jobs import CRAWLED
 from scraper_service.storage.job_records import ACTIVE
 from scraper_service.storage.schema import disk_use, job, team
-from scraper_service.storage.transactions import Insertion, Statement
+from scraper_service.storage.transactions import Insertion, Statement, now_of, take_some
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection
+    from sqlalchemy import ColumnElement, Connection, Table
 
 MIB = 2**20
 MAX_FOLDED = 10_000  # rows in one transaction
@@ -52,6 +52,16 @@ def add_to_job(connection: Connection, job_id: str, size: int) -> None:
         add(connection, team_id, size)
 
 
+def take_expired(connection: Connection, table: Table, size: ColumnElement[int]) -> int:
+    """Delete some expired rows of teams, whose bytes count no more. Return their number."""
+    is_old = table.c.expires_at <= now_of(connection)
+    rows = take_some(connection, table, is_old, columns=(table.c.team_id, size))
+    for team_id, freed in rows:
+        if team_id is not None:
+            add(connection, team_id, -freed)
+    return len(rows)
+
+
 def free_job(connection: Connection, job_id: str) -> None:
     """Stop to count a job that is being deleted. Its row is locked."""
     row = connection.execute(
@@ -65,11 +75,6 @@ def free_job(connection: Connection, job_id: str) -> None:
 def read_used(connection: Connection, team_id: str) -> int:
     """Return the bytes that a team has stored."""
     return int(_USED.one(connection, {"team": team_id}).bytes)
-
-
-def read_used_of_all(connection: Connection) -> int:
-    """Return the bytes that all teams have stored."""
-    return int(connection.scalar(select(func.sum(disk_use.c.bytes))) or 0)
 
 
 def refusal(

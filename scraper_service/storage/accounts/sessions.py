@@ -12,7 +12,7 @@ import enum
 import json
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from attrs import evolve, fields, frozen
+from attrs import asdict, evolve, fields, frozen
 from sqlalchemy import and_, delete, func, insert, or_, select, update
 
 from scraper_service.errors import SecretsUnreadable
@@ -90,6 +90,7 @@ def read_session(
     return None if sealed is None else box.open(sealed)
 
 
+@transaction(row="{name}")
 def save_session(
     connection: Connection,
     team_id: str,
@@ -124,14 +125,6 @@ def save_session(
         .values(team_id=team_id, name=name, created_at=now, **values)
         .on_conflict_do_update(index_elements=("team_id", "name"), set_=values)
     )
-
-
-@transaction(row="{name}")
-def save_named_session(
-    connection: Connection, name: str, team_id: str, box: SessionBox, *states: StateT
-) -> None:
-    """Do as :func:`save_session`, with the name first, which a caller locks."""
-    save_session(connection, team_id, name, box, *states)
 
 
 def list_sessions(connection: Connection, team_id: str) -> list[SessionRow]:
@@ -272,19 +265,10 @@ def open_session(
         if connection.scalar(same):
             return SessionRefusal.PROFILE_IN_USE
     now = now_of(connection)
-    row = {
-        "id": wanted.id,
-        "team_id": wanted.team_id,
-        "owner": wanted.owner,
-        "scrape_id": wanted.scrape_id,
-        "profile": wanted.profile,
-        "has_view": int(wanted.has_view),
-        "created_at": now,
-        "last_at": now,
-        "expires_at": now + ttl_s,
-    }
+    opened = evolve(wanted, created_at=now, last_at=now, expires_at=now + ttl_s)
+    row = {**asdict(opened), "has_view": int(opened.has_view)}
     connection.execute(insert(browser_session).values(row))
-    return evolve(wanted, created_at=now, last_at=now, expires_at=now + ttl_s)
+    return opened
 
 
 def find_session(

@@ -16,7 +16,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from attrs import field, frozen
-from sqlalchemy import and_, delete, insert, or_, select, update
+from sqlalchemy import delete, insert, or_, select, update
 from sqlalchemy.exc import IntegrityError
 
 from scraper_service.options.limits import KeyScope
@@ -152,7 +152,6 @@ def change_team(
 
 
 def _spell_value(name: str, value: Any) -> Any:
-    """Return a value of a team as operators write it."""
     if name == "disk_mb":
         return {0: "unlimited", None: "default"}.get(value, value)
     return "unlimited" if value is None else value
@@ -278,28 +277,25 @@ def revoke_key(connection: Connection, key_id: str, actor: Actor | None = None) 
 
     A key of settings is none of theirs from then on, so that no start makes it valid again.
     """
-    return _revoke(connection, key_table.c.id == key_id, actor, source=COMMAND) == 1
+    which = (key_table.c.id == key_id, key_table.c.revoked_at.is_(None))
+    values = {"revoked_at": _now(), "source": COMMAND}
+    return _change_keys(connection, actor, "key.revoked", which, **values) == 1
 
 
-def _revoke(
+def _change_keys(
     connection: Connection,
-    which: ColumnElement[bool],
     actor: Actor | None,
-    **facts: str,
+    action: str,
+    which: Collection[ColumnElement[bool]],
+    **values: Any,
 ) -> int:
-    """Revoke keys that are not revoked, and store ``facts``. Return their number."""
+    """Change keys, and write each into the audit log. Return their number."""
     columns = (key_table.c.id, key_table.c.team_id, key_table.c.name)
-    revoked = connection.execute(
-        update(key_table)
-        .where(which, key_table.c.revoked_at.is_(None))
-        .values(revoked_at=_now(), **facts)
-        .returning(*columns)
-    ).all()
-    for key_id, team_id, name in revoked:
-        audit.record(
-            connection, actor, "key.revoked", key_id, team_id=team_id, name=name
-        )
-    return len(revoked)
+    change = update(key_table).where(*which).values(**values).returning(*columns)
+    changed = connection.execute(change).all()
+    for key_id, team_id, name in changed:
+        audit.record(connection, actor, action, key_id, team_id=team_id, name=name)
+    return len(changed)
 
 
 def use_fixed_keys(
@@ -315,18 +311,11 @@ def use_fixed_keys(
     hashes = {key_hash(key, secret): key[-4:] for key in keys}
     of_settings = key_table.c.source == SETTINGS
     stored = set(connection.scalars(select(key_table.c.hash)))
-    _revoke(connection, and_(of_settings, key_table.c.hash.not_in(hashes)), actor)
     columns = key_table.c
-    restored = connection.execute(
-        update(key_table)
-        .where(of_settings, columns.hash.in_(hashes), columns.revoked_at.is_not(None))
-        .values(revoked_at=None)
-        .returning(columns.id, columns.team_id, columns.name)
-    ).all()
-    for key_id, team_id, name in restored:
-        audit.record(
-            connection, actor, "key.restored", key_id, team_id=team_id, name=name
-        )
+    old = (of_settings, columns.hash.not_in(hashes), columns.revoked_at.is_(None))
+    _change_keys(connection, actor, "key.revoked", old, revoked_at=_now())
+    known = (of_settings, columns.hash.in_(hashes), columns.revoked_at.is_not(None))
+    _change_keys(connection, actor, "key.restored", known, revoked_at=None)
     for digest, hint in hashes.items():
         if digest not in stored:
             # Another service that starts now may store it first.

@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING, NamedTuple
 
 from attrs import frozen
-from sqlalchemy import and_, case, func, or_, select, update
+from sqlalchemy import and_, case, func, or_, select, tuple_, update
 
 from scraper_service.errors import CallFailed, JobNotFound, RateLimited
 from scraper_service.options.limits import DAY_S
@@ -23,6 +23,7 @@ from scraper_service.storage.schema import (
     team,
 )
 from scraper_service.storage.transactions import (
+    Position,
     delete_some,
     dialect_insert,
     is_stored,
@@ -173,23 +174,6 @@ class Used(NamedTuple):
     credits: int
 
 
-@frozen
-class Queue:
-    """Open pages of a team's active jobs."""
-
-    pages: int
-    #: Time of the last charged page in seconds since 1970, or None.
-    succeeded_at: float | None
-
-
-@frozen
-class CallPosition:
-    """The position of a list of calls: after this call."""
-
-    at: float
-    id: str
-
-
 def read_balance(connection: Connection, team_id: str) -> Balance:
     plan = connection.scalar(select(team.c.plan_credits).where(team.c.id == team_id))
     return Balance(balance(connection, team_id), plan)
@@ -220,7 +204,8 @@ def read_used(connection: Connection, team_id: str) -> list[Used]:
     ]
 
 
-def read_queue(connection: Connection, team_id: str) -> Queue:
+def read_queue(connection: Connection, team_id: str) -> tuple[int, float | None]:
+    """Return the open pages of a team's active jobs, and the time of its last charge."""
     pages = connection.scalar(
         select(func.sum(job.c.open)).where(
             job.c.team_id == team_id, job.c.state.in_(ACTIVE)
@@ -232,14 +217,14 @@ def read_queue(connection: Connection, team_id: str) -> Queue:
         .order_by(ledger.c.at.desc())
         .limit(1)
     )
-    return Queue(int(pages or 0), last)
+    return int(pages or 0), last
 
 
 def read_activity(
     connection: Connection,
     team_id: str,
     endpoint: str | None,
-    after: CallPosition | None,
+    after: Position | None,
     limit: int,
 ) -> list[Call]:
     """Return calls of the last day, latest first. One more than ``limit`` if there are more."""
@@ -252,8 +237,7 @@ def read_activity(
     if endpoint is not None:
         where.append(columns.endpoint == endpoint)
     if after is not None:
-        same = and_(columns.at == after.at, columns.id < after.id)
-        where.append(or_(columns.at < after.at, same))
+        where.append(tuple_(columns.at, columns.id) < tuple_(*after))
     rows = connection.execute(
         select(activity)
         .where(*where)

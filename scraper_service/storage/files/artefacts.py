@@ -26,9 +26,10 @@ from scraper_service.storage.schema import artefact, job
 from scraper_service.storage.secrets import derive_key
 from scraper_service.storage.transactions import (
     RETENTION_S,
+    delete_some,
     dialect_insert,
+    find_stored,
     now_of,
-    take_some,
     transaction,
     upsert,
 )
@@ -50,7 +51,6 @@ BASE = "http://artefacts.invalid"
 ADDRESS_S = 7 * DAY_S
 CACHED = "source:"  # the start of holders that are pages of the cache
 GRACE_S = 600.0  # age of a file without a row before it is deleted
-MAX_SWEPT = 500  # files in one call
 
 _NAME = re.compile(r"[0-9a-f]{64}\.(png|jpeg|pdf)")
 
@@ -97,13 +97,10 @@ class Artefacts:
         """
         if not _NAME.fullmatch(name):
             raise FileNotFoundError(name)
-        *others, last = self._stores
-        for store in others:
-            try:
+        for store in self._stores:
+            with suppress(FileNotFoundError):
                 return await store.get(name)
-            except FileNotFoundError:
-                continue
-        return await last.get(name)
+        raise FileNotFoundError(name)
 
     async def sweep(self, database: Database) -> bool:
         """Delete old files and kept responses without a row.
@@ -145,10 +142,7 @@ class Artefacts:
     def allows(self, name: str, query: str) -> bool:
         """Return True if the query of a URL has a valid signature."""
         given = parse_qs(query)
-        expires, signature = (
-            given.get("expires", [""])[0],
-            given.get("signature", [""])[0],
-        )
+        expires, signature = (given.get(k, [""])[0] for k in ("expires", "signature"))
         if not (expires.isascii() and expires.isdigit()) or len(expires) > 12:
             return False
         wanted = self._signature(name, int(expires))
@@ -212,25 +206,15 @@ def hold_for_job(connection: Connection, job_id: str, name: str, size: int) -> N
 
 def expire(connection: Connection) -> int:
     """Delete a slice of expired rows. Return the number of rows."""
-    columns, now = artefact.c, now_of(connection)
+    columns = artefact.c
     # Not NOT IN: PostgreSQL would read all jobs for each row once they exceed its work_mem.
     is_gone = and_(
         columns.job_id.is_not(None),
         ~exists().where(job.c.id == columns.job_id),
     )
-    removed = 0
-    for which in (columns.expires_at <= now, is_gone):
-        rows = take_some(
-            connection,
-            artefact,
-            which,
-            columns=(columns.team_id, columns.size),
-        )
-        removed += len(rows)
-        for row in rows:  # the bytes of jobs were freed with the jobs
-            if row.team_id is not None:
-                disk_use.add(connection, row.team_id, -row.size)
-    return removed
+    removed = disk_use.take_expired(connection, artefact, columns.size)
+    # The bytes of jobs were freed with the jobs.
+    return removed + delete_some(connection, artefact, is_gone)
 
 
 def is_readable(connection: Connection, name: str) -> bool:
@@ -258,9 +242,5 @@ def is_readable(connection: Connection, name: str) -> bool:
 
 def unheld(connection: Connection, names: list[str]) -> list[str]:
     """Return the names without a row."""
-    stored: set[str] = set()
-    for first in range(0, len(names), MAX_SWEPT):
-        part = names[first : first + MAX_SWEPT]
-        found = select(artefact.c.name).where(artefact.c.name.in_(part))
-        stored.update(connection.scalars(found))
+    stored = find_stored(connection, artefact.c.name, names)
     return [name for name in names if name not in stored]

@@ -188,7 +188,6 @@ def read_manifest(folder: Path) -> Manifest:
 def _check(
     manifest: Manifest, folder: Path, data_dir: Path, database: URL, secret: str
 ) -> None:
-    """Raise :exc:`BackupFailed` if the backup cannot be restored here."""
     if manifest.schema < FIRST:
         raise BackupFailed(f"the database of the backup {TOO_OLD}")
     if manifest.schema > HEAD:
@@ -228,7 +227,6 @@ def _check(
 
 
 def _copy_sqlite(source: Path, target: Path) -> str:
-    """Copy a database that is in use. Return the revision of its tables."""
     if not source.is_file():
         raise BackupFailed(f"there is no job database at {source}")
     private_file(target)
@@ -280,7 +278,6 @@ def _undump(source: Path, database: URL) -> None:
 
 
 def _run(program: str, database: URL, *arguments: str) -> None:
-    """Run a program of PostgreSQL. The password is not part of the command line."""
     target = URL.create(
         POSTGRESQL,
         username=database.username,
@@ -329,7 +326,6 @@ def _revision(database: URL) -> str | None:
 
 
 def _files(folder: Path) -> Iterator[Path]:
-    """Yield the files below ``folder``."""
     for where, _, names in os.walk(folder):
         yield from (Path(where, name) for name in names)
 
@@ -374,7 +370,6 @@ def _sha256(path: Path) -> str:
 
 
 def _check_secret(database: URL, data_dir: Path, setting: str) -> None:
-    """Raise :exc:`BackupFailed` if the secret is not that of the database's service."""
     engine = make_engine(database)
     try:
         with engine.connect() as connection:

@@ -107,7 +107,6 @@ class FileStore:
         """Do nothing: the folder is that of one data directory."""
 
     async def put(self, name: str, data: bytes) -> None:
-        """Store a file atomically."""
         try:
             await asyncio.to_thread(self.write, name, data)
         except OSError as error:
@@ -132,7 +131,6 @@ class FileStore:
                 raise
 
     async def get(self, name: str) -> tuple[int, AsyncIterator[bytes]]:
-        """Return the size and the bytes of a file. Raises :exc:`FileNotFoundError`."""
         data = await asyncio.to_thread(self.path(name).read_bytes)
 
         async def whole() -> AsyncIterator[bytes]:
@@ -141,7 +139,6 @@ class FileStore:
         return len(data), whole()
 
     async def size(self, name: str) -> int:
-        """Return the size of a file in bytes. Raises :exc:`FileNotFoundError`."""
         return (await asyncio.to_thread(self.path(name).stat)).st_size
 
     async def next_names(self, before: float) -> list[str]:
@@ -154,8 +151,6 @@ class FileStore:
         return await asyncio.to_thread(old)
 
     async def delete(self, names: Collection[str], before: float) -> None:
-        """Delete those of the files that are of before a Unix time."""
-
         def unlink() -> None:
             for name in names:
                 if is_older(self.path(name), before):
@@ -248,7 +243,6 @@ class ObjectStore:
             raise StoreUnavailable(self._no_bucket) from None
 
     async def get(self, name: str) -> tuple[int, AsyncIterator[bytes]]:
-        """Return the size and the bytes of an object. Raises :exc:`FileNotFoundError`."""
         async with self._call("read a file"):
             found = await self._api.get_async(self._store, name)
         return found.meta["size"], self._read(found)
@@ -264,7 +258,6 @@ class ObjectStore:
             yield data
 
     async def size(self, name: str) -> int:
-        """Return the size of an object in bytes. Raises :exc:`FileNotFoundError`."""
         async with self._call("read a file"):
             found = await self._api.head_async(self._store, name)
         return int(found["size"])
@@ -295,7 +288,6 @@ class ObjectStore:
                 return names
 
     async def delete(self, names: Collection[str], before: float) -> None:
-        """Delete those of the objects that are of before a Unix time."""
         old = [name for name in names if await self._is_older(name, before)]
         for first in range(0, len(old), SLICE):
             async with self._call("delete files", LISTED_S):

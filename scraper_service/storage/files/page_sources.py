@@ -20,6 +20,7 @@ from scraper_service.storage.schema import page, page_source
 from scraper_service.storage.transactions import (
     Insertion,
     count_fitting,
+    find_stored,
     number_of,
     transaction,
 )
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from scraper_service.storage.job_records import Outcome
 
 NAME = re.compile(r"([0-9a-f]{64})\.source")
-NAMES_AT_ONCE = 500  # names in one statement
 DROPPED_AT_ONCE = 200  # in one transaction
 _ADD = Insertion(
     page_source,
@@ -200,12 +200,9 @@ def name_of(digest: bytes) -> str:
 
 def unheld(connection: Connection, names: list[str]) -> list[str]:
     """Return the names of objects without a row."""
-    stored: set[bytes] = set()
     digests = {name: bytes.fromhex(name.partition(".")[0]) for name in names}
-    for first in range(0, len(names), NAMES_AT_ONCE):
-        some = [digests[name] for name in names[first : first + NAMES_AT_ONCE]]
-        found = select(page_source.c.digest).where(page_source.c.digest.in_(some))
-        stored.update(bytes(each) for each in connection.scalars(found))
+    found = find_stored(connection, page_source.c.digest, list(digests.values()))
+    stored = set(map(bytes, found))
     return [name for name in names if digests[name] not in stored]
 
 

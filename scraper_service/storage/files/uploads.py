@@ -35,7 +35,7 @@ from scraper_service.storage.secrets import (
     private_file,
     private_folder,
 )
-from scraper_service.storage.transactions import now_of, take_some
+from scraper_service.storage.transactions import now_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -114,11 +114,10 @@ class Uploads:
         try:
             size = await asyncio.to_thread(_copy, content, self._folder / file)
             await self._database.write(_store, token, file, size, self._usual_mb)
-        except OSError as error:
+        except BaseException as error:
             await asyncio.to_thread((self._folder / file).unlink, missing_ok=True)
-            raise unwritable(error) from error
-        except BaseException:
-            await asyncio.to_thread((self._folder / file).unlink, missing_ok=True)
+            if isinstance(error, OSError):
+                raise unwritable(error) from error
             raise
 
     async def take(self, ref: str, team_id: str) -> Upload:
@@ -161,9 +160,10 @@ def _hash(token: str) -> str:
     return hashlib.sha256(token.encode()).hexdigest()
 
 
-def _check(connection: Connection, token: str) -> None:
+def _check(connection: Connection, token: str) -> str:
+    """Return the team of an upload that waits for its bytes."""
     row = connection.execute(
-        select(upload.c.file).where(
+        select(upload.c.file, upload.c.team_id).where(
             upload.c.token == _hash(token), upload.c.expires_at > now_of(connection)
         )
     ).one_or_none()
@@ -171,17 +171,15 @@ def _check(connection: Connection, token: str) -> None:
         raise UploadNotFound
     if row.file is not None:
         raise UploadUsed
+    team_id: str = row.team_id
+    return team_id
 
 
 def _check_room(
     connection: Connection, token: str, usual_mb: int, *, locks: bool = False
 ) -> None:
     """Raise why the file of an upload cannot be kept. ``locks`` the team until the commit."""
-    _check(connection, token)
-    team_id = connection.scalar(
-        select(upload.c.team_id).where(upload.c.token == _hash(token))
-    )
-    assert team_id is not None
+    team_id = _check(connection, token)
     if locks:
         lock_team(connection, team_id)
     stored = select(func.count()).where(
@@ -236,22 +234,15 @@ def _take(connection: Connection, ref: str, team_id: str) -> tuple[str, str, str
 
 
 def _expire(connection: Connection) -> int:
-    is_old = upload.c.expires_at <= now_of(connection)
-    columns = (upload.c.team_id, upload.c.size)
-    rows = take_some(connection, upload, is_old, columns=columns)
-    for row in rows:
-        disk_use.add(connection, row.team_id, -row.size)
-    return len(rows)
+    return disk_use.take_expired(connection, upload, upload.c.size)
 
 
 def _held_files(connection: Connection, names: list[str]) -> set[str]:
-    """Return the names of files that still belong to an upload."""
     kept = select(upload.c.file).where(upload.c.file.is_not(None))
     return set(names) & set(connection.scalars(kept))
 
 
 def _copy(content: IO[bytes], path: Path) -> int:
-    """Write a file; return its size in bytes. Raises :exc:`OSError`."""
     private_folder(path.parent)
     size = content.seek(0, os.SEEK_END)
     if shutil.disk_usage(path.parent).free < size + LEAST_FREE_BYTES:

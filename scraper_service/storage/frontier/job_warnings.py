@@ -19,9 +19,8 @@ from scraper_service.discovery.canonical_urls import sitemap_key
 from scraper_service.discovery.scope_rules import Reason
 from scraper_service.discovery.sitemap import ABSENT, MAX_FILES
 from scraper_service.errors import plural
-from scraper_service.items import UNCHANGED
 from scraper_service.storage.frontier import refused_links
-from scraper_service.storage.frontier.delivered_pages import parse_counts
+from scraper_service.storage.frontier.job_counts import count_unchanged, parse_counts
 from scraper_service.storage.job_records import RowState, UrlKind
 from scraper_service.storage.schema import frontier, job
 from scraper_service.storage.transactions import number_of
@@ -196,12 +195,6 @@ _SENTENCES: Mapping[JobWarning, Callable[..., str]] = {
 _JOB = select(
     *(job.c.id, job.c.number, job.c.kind, job.c.url, job.c.options, job.c.base_job_id)
 ).where(job.c.id == bindparam("job_id"))
-# Reads only the index of codes, however many pages there are.
-_UNCHANGED = select(func.count()).where(
-    frontier.c.job_number == number_of(bindparam("job_id")),
-    frontier.c.state == RowState.DONE,
-    frontier.c.code == UNCHANGED,
-)
 _SKIPPED = (
     select(frontier.c.code)
     .where(
@@ -244,7 +237,7 @@ def _end_without_page(
     connection: Connection, row: Any, failed: int
 ) -> tuple[JobWarning, dict[str, Any]]:
     if row.base_job_id is not None and (
-        unchanged := connection.scalar(_UNCHANGED, {"job_id": row.id})
+        unchanged := count_unchanged(connection, row.id)
     ):
         data = {"base": row.base_job_id, "pages": unchanged, "failed": failed}
         return JobWarning.NO_CHANGE, data
@@ -289,7 +282,6 @@ def _end_with_pages(
 
 
 def _reasons(connection: Connection, job_id: str) -> Counter[str]:
-    """Return the reasons of up to :data:`MAX_COUNTED` skipped URLs."""
     rows = connection.execute(_REASONS, {"job_id": job_id})
     reasons = Counter({row.code: row.urls for row in rows})
     left = MAX_COUNTED - reasons.total()
@@ -314,7 +306,6 @@ def _oldest(
     *where: ColumnElement[bool],
     first: Sequence[ColumnElement[Any]] = (),
 ) -> Any:
-    """Return the first URL of a job in a state, by default a page, or None."""
     columns = frontier.c
     query = select(
         *(columns.id, columns.state, columns.url),
@@ -329,7 +320,6 @@ def _oldest(
 
 
 def _oldest_refused(connection: Connection, row: Any) -> Any:
-    """Return the first page that failed, or that robots.txt refuses, such as the start URL."""
     failed = _oldest(connection, row, RowState.FAILED)
     skipped = _oldest(connection, row, RowState.SKIPPED)
     if skipped is None or skipped.code != Reason.ROBOTS:

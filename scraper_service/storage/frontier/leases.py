@@ -161,7 +161,6 @@ def claim(
 
 @lru_cache(CLAIM_SIZES)
 def _claiming(count: int) -> Statement:
-    """Return the statement that leases up to ``count`` URLs."""
     columns = frontier.c
     oldest = (
         select(columns.id)
@@ -221,7 +220,6 @@ def _claim_beyond(
 
 
 def _leasing(chosen: Select[*tuple[Any, ...]]) -> ReturningUpdate[*tuple[Any, ...]]:
-    """Return the statement that leases the chosen rows to ``:lessee``."""
     columns = frontier.c
     return (
         update(frontier)
@@ -239,7 +237,6 @@ def _leasing(chosen: Select[*tuple[Any, ...]]) -> ReturningUpdate[*tuple[Any, ..
 def _whole(
     connection: Connection, job_id: str, rows: list[ClaimedRow]
 ) -> list[ClaimedRow]:
-    """Return the rows with the secrets in their options."""
     texts = {row.options for row in rows if row.options is not None}
     if not texts:
         return rows

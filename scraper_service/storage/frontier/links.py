@@ -278,7 +278,6 @@ def _crawls(
     order: ColumnElement[Any],
     *where: ColumnElement[bool],
 ) -> Iterator[Row[*tuple[Any, ...]]]:
-    """Yield crawls of a site that have links, the latest first by ``order``."""
     site = _site(url)
     rows = connection.execute(
         select(job.c.id, job.c.url, job.c.options, job.c.base, job.c.failed, job.c.held)

@@ -21,7 +21,7 @@ from scraper_service.errors import OutOfCredits
 from scraper_service.options.jobs import CrawlOptions
 from scraper_service.options.serialization import options_from_json
 from scraper_service.options.urls import origin, robots_url
-from scraper_service.storage import job_secrets
+from scraper_service.storage import job_secrets, page_cache
 from scraper_service.storage.accounts import disk_use
 from scraper_service.storage.accounts.credits import (
     ADD_CHARGE,
@@ -31,7 +31,11 @@ from scraper_service.storage.accounts.credits import (
 )
 from scraper_service.storage.files.page_sources import add_sources
 from scraper_service.storage.frontier import refused_links
-from scraper_service.storage.frontier.delivered_pages import add_pages, add_texts
+from scraper_service.storage.frontier.job_counts import (
+    add_pages,
+    add_refused,
+    add_texts,
+)
 from scraper_service.storage.frontier.job_warnings import (
     JobWarning,
     add_warning,
@@ -51,8 +55,6 @@ from scraper_service.storage.job_records import (
     RowState,
     UrlKind,
 )
-from scraper_service.storage.pages import change_snapshots
-from scraper_service.storage.request_counts import add_refused
 from scraper_service.storage.schema import event, frontier, job, page
 from scraper_service.storage.transactions import (
     IN_ORDER,
@@ -173,7 +175,7 @@ class OpenJob:
         self.more_bytes += add_sources(
             self._connection, self.job_id, self.number, bare, packed.responses
         )
-        change_snapshots.store(
+        page_cache.store_snapshots(
             self._connection, [x.snapshot for x in delivered if x.snapshot]
         )
         texts = [outcome.text for outcome in delivered if outcome.text is not None]
@@ -195,9 +197,8 @@ class OpenJob:
         }
 
     def _stale(self, outcomes: list[Outcome]) -> dict[int, Commit]:
-        """Return commits for outcomes that were not compared with the last snapshot."""
         tracked = [(x, x.snapshot) for x in outcomes if x.page and x.snapshot]
-        last = change_snapshots.lock(
+        last = page_cache.lock_snapshots(
             self._connection, [snapshot for _, snapshot in tracked]
         )
         stale = {}
@@ -251,7 +252,6 @@ class OpenJob:
             self.sitemap_files -= len(guesses)
 
     def _row_of(self, key: int) -> Any:
-        """Return id, state and URL of the row of a URL, None without one."""
         columns = frontier.c
         return self._connection.execute(
             select(columns.id, columns.state, columns.url).where(
@@ -340,7 +340,6 @@ class OpenJob:
         ADD_CHARGE.run_many(self._connection, charges)
 
     def _tell_of(self, accepted: list[Outcome], delivered: set[int]) -> None:
-        """Write an event and a webhook delivery for each delivered or failed page."""
         ended = [x for x in accepted if x.row_id in delivered or x.has_failed]
         if not ended:
             return
@@ -373,7 +372,6 @@ class OpenJob:
         )
 
     def _add(self, links: Sequence[Link]) -> int:
-        """Insert new URLs. Return the number of URLs to fetch."""
         if not links:
             return 0
         sitemaps: list[Link] = []
@@ -410,7 +408,6 @@ class OpenJob:
         return added + files
 
     def _add_refused(self, links: list[Link]) -> None:
-        """Insert refused URLs, and count them for each robots.txt."""
         of_site: dict[str, list[Link]] = {}
         for link in links:
             site = robots_url(origin(link.url)) if link.code == ROBOTS else ""
@@ -427,7 +424,6 @@ class OpenJob:
         self.warning = add_warning(self.warning, code, **data)
 
     def _explain_result(self) -> None:
-        """Warn of a job without a page, and of a crawl that left most links out."""
         if self.is_step or (self.pages > 1 and self.kind != "crawl"):
             return
         found = explain_result(

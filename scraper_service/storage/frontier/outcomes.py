@@ -237,7 +237,6 @@ def _runs(outcomes: Sequence[Outcome]) -> Iterator[list[Outcome]]:
 def _earlier_commits(
     connection: Connection, outcomes: list[Outcome], state: JobState
 ) -> dict[int, Commit]:
-    """Return the commits of outcomes that an earlier transaction stored, by row."""
     ids = {outcome.row_id: outcome.page_id for outcome in outcomes if outcome.page_id}
     rows = connection.execute(_READ_ENDED, {"ids": tuple(ids)})
     return {

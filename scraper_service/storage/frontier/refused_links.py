@@ -150,7 +150,6 @@ def _store(connection: Connection, job_number: int, links: Iterable[Link]) -> No
 
 
 def _store_lists(connection: Connection, rows: list[dict[str, Any]]) -> list[int]:
-    """Store lists, and return their ids."""
     if len(rows) < 2 or connection.dialect.name == "sqlite":
         return [_ADD_LIST.one(connection, row)[0] for row in rows]
     text = (

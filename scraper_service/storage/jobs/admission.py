@@ -45,7 +45,7 @@ from scraper_service.storage.frontier.links import Seed, insert_links, seed_of
 from scraper_service.storage.job_records import ACTIVE, Job, JobState, Link, RowState
 from scraper_service.storage.jobs import model_jobs
 from scraper_service.storage.jobs.earlier_pages import find_base, find_source
-from scraper_service.storage.jobs.job_store import get_job, insert_job
+from scraper_service.storage.jobs.job_rows import get_job, insert_job
 from scraper_service.storage.schema import idempotency, job
 from scraper_service.storage.transactions import (
     RETENTION_S,
@@ -377,7 +377,6 @@ def add_entries(
 def _further_bill(
     connection: Connection, terms: Terms, found: Row[Any], count: int
 ) -> dict[str, Any] | OutOfCredits:
-    """Reserve credits for ``count`` more pages of a job, see :func:`_bill`."""
     if terms.page_price is None:
         return {}
     price = max(terms.page_price, found.page_price or 0)

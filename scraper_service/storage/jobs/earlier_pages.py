@@ -33,8 +33,9 @@ from scraper_service.storage.files.page_sources import (
     sitemap_source,
     stored_response,
 )
+from scraper_service.storage.frontier.job_counts import count_unchanged
 from scraper_service.storage.job_records import ACTIVE, JobState, RowState, UrlKind
-from scraper_service.storage.jobs.job_store import get_job
+from scraper_service.storage.jobs.job_rows import get_job
 from scraper_service.storage.schema import frontier, job, page, page_source, refused_key
 from scraper_service.storage.transactions import is_stored, now_of, number_of
 
@@ -52,7 +53,7 @@ class BasePage:
 
     #: The compressed JSON of the page. Empty for a sitemap file, and if only the hashes of
     #: the texts are left.
-    body: bytes
+    body: bytes = b""
     #: None if the response is not stored any more, as ``kept``.
     stored: StoredResponse | None = None
     #: The response without the body, before that is read.
@@ -112,13 +113,18 @@ def read_base_page(
             lastmod = None
         is_unchanged = found.code == UNCHANGED
         if found.page is not None or (is_unchanged and found.facts is not None):
-            return _base_page(found, lastmod, at)
+            if found.facts is None or found.whole is not None:
+                return None
+            if found.options is not None:  # its own ones
+                return None
+            body, hashes = bytes(found.page or b""), found.text_hashes
+            return _base_page(found, at, body=body, lastmod=lastmod, text_hashes=hashes)
         is_passed_on = is_unchanged or found.state == RowState.FAILED
         if found.code == REMOVED or not is_passed_on:
             return None
         hashes = hashes or found.text_hashes
         next_id = found.base_job_id
-    return None if hashes is None else BasePage(b"", text_hashes=hashes)
+    return None if hashes is None else BasePage(text_hashes=hashes)
 
 
 def read_base_sitemap(
@@ -134,7 +140,7 @@ def read_base_sitemap(
     ).one_or_none()
     if found is None:
         return None
-    return _of_response(b"", stored_response(found), None, at)
+    return _base_page(found, at)
 
 
 def _page_of(job_id: str, key: int, url: str) -> Select[Any]:
@@ -160,25 +166,13 @@ def _page_of(job_id: str, key: int, url: str) -> Select[Any]:
     )
 
 
-def _base_page(found: Row[Any], lastmod: str | None, at: float) -> BasePage | None:
-    if found.facts is None or found.whole is not None or found.options is not None:
-        return None
-    body, hashes = bytes(found.page or b""), found.text_hashes
-    return _of_response(body, stored_response(found), lastmod, at, hashes)
-
-
-def _of_response(
-    body: bytes,
-    stored: StoredResponse,
-    lastmod: str | None,
-    at: float,
-    hashes: str | None = None,
-) -> BasePage | None:
+def _base_page(found: Row[Any], at: float, **facts: Any) -> BasePage | None:
+    stored = stored_response(found)
     kept = unpack(stored)
     if kept.is_cut:
         return None
     age_s = max(0.0, at - kept.at)
-    return BasePage(body, stored, kept, age_s, lastmod, hashes)
+    return BasePage(stored=stored, kept=kept, age_s=age_s, **facts)
 
 
 # -- crawls with ``since`` -----------------------------------------------------------------
@@ -262,7 +256,7 @@ def read_removed(
     """
     if (since := crawl.since) is None:
         return None
-    unchanged = _count_unchanged(connection, crawl.id)
+    unchanged = count_unchanged(connection, crawl.id)
     stored = select(job.c.id).where(
         job.c.id == since, job.c.expires_at > now_of(connection)
     )
@@ -299,28 +293,10 @@ def read_removed(
     return RemovedUrls(since, True, unchanged, total, urls)
 
 
-def _count_unchanged(connection: Connection, job_id: str) -> int:
-    """Return the number of pages of a crawl that were the same as in its base."""
-    query = select(func.count()).where(
-        frontier.c.job_number == number_of(job_id),
-        frontier.c.state == RowState.DONE,
-        frontier.c.code == UNCHANGED,
-    )
-    return connection.scalar(query) or 0
-
-
 # -- jobs of stored responses --------------------------------------------------------
 
 WHAT = "A job of stored sources"
 PAGES_AT_ONCE = 1000  # that are looked through in one statement
-
-
-@frozen
-class SourcePage:
-    """A page of another job, with its response."""
-
-    scrape_id: str
-    stored: StoredResponse
 
 
 def find_source(
@@ -386,8 +362,8 @@ def find_pages(
 
 def read_source(
     connection: Connection, source_id: str, team_id: str, key: int
-) -> SourcePage | None:
-    """Return the page with a key in a job, with its response, or None.
+) -> tuple[str, StoredResponse] | None:
+    """Return the id of the page with a key in a job, and its response, or None.
 
     Nothing of a job that is deleted or has expired is returned.
     """
@@ -405,4 +381,4 @@ def read_source(
     ).one_or_none()
     if row is None:
         return None
-    return SourcePage(row.id, stored_response(row))
+    return row.id, stored_response(row)

@@ -54,7 +54,7 @@ from scraper_service.storage.job_records import (
     RowState,
     UrlKind,
 )
-from scraper_service.storage.jobs import job_store
+from scraper_service.storage.jobs import job_rows
 from scraper_service.storage.jobs.admission import Terms, use_key
 from scraper_service.storage.schema import (
     delivery,
@@ -104,7 +104,7 @@ def change_job(
     :exc:`JobFinished`, :exc:`OptionUnavailable` and :exc:`OutOfCredits`, without a change.
     """
     lock_team(connection, team_id)
-    row = job_store.lock_own_job(connection, job_id, team_id)
+    row = job_rows.lock_own_job(connection, job_id, team_id)
     if row is None:
         return JobNotFound("Job not found")
     if row.state not in ACTIVE and not request.fits_finished:
@@ -203,7 +203,6 @@ def _keep_finished(
 
 
 def _options_in_force(changed: OpenJob) -> dict[str, Any]:
-    """Return the options that callers may change, by attribute."""
     options = json.loads(changed.options)
     found = {name: options.get(name) for name in CHANGEABLE[changed.kind]}
     if "limit" in found:
@@ -213,7 +212,6 @@ def _options_in_force(changed: OpenJob) -> dict[str, Any]:
 
 
 def _detail(changed: OpenJob, effect: Effect) -> str:
-    """Return the detail of an event of a change, as JSON."""
     return json.dumps(asdict(JobChange(_options_in_force(changed), effect)))
 
 
@@ -231,7 +229,7 @@ def _read(connection: Connection, changed: OpenJob, effect: Effect) -> ChangedJo
 
 
 def _stored_job(connection: Connection, job_id: str, team_id: str) -> Job:
-    found = job_store.get_job(connection, job_id, team_id)
+    found = job_rows.get_job(connection, job_id, team_id)
     assert found is not None
     return found
 
@@ -317,7 +315,7 @@ def retry_pages(
     :exc:`OutOfCredits` and :exc:`IdempotencyKeyUsed`, without a change.
     """
     ledger.lock_team(connection, terms.team_id)
-    row = job_store.lock_own_job(connection, job_id, terms.team_id)
+    row = job_rows.lock_own_job(connection, job_id, terms.team_id)
     if row is None:
         return JobNotFound("Job not found")
     if row.state not in {*ACTIVE, JobState.COMPLETED}:
@@ -413,7 +411,6 @@ def _failed_pages(
 def _lost_secrets(
     connection: Connection, row: Row[Any], request: RetryRequest
 ) -> HeadersForgotten | None:
-    """Return an error if a completed job has lost secrets that its pages need."""
     if webhooks.lacks_headers(connection, row.id):
         return HeadersForgotten("start another job for these pages.")
     lost = _secrets_of(row)
@@ -429,7 +426,6 @@ def _lost_secrets(
 
 
 def _secrets_of(row: Row[Any]) -> set[str]:
-    """Return the names of the secret options that a job has or had."""
     return set((row.secrets or "").split(",")) - {""}
 
 

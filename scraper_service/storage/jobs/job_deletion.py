@@ -48,7 +48,6 @@ from scraper_service.storage.transactions import (
     lock_job,
     now_of,
     number_of,
-    take_some,
     transaction,
 )
 
@@ -145,16 +144,8 @@ def expire(connection: Connection) -> int:
     Several services may call this at once. Each job is deleted by one of them.
     """
     now = now_of(connection)
-    removed = 0
     size = func.length(scrape.c.body).label("size")
-    for row in take_some(
-        connection,
-        scrape,
-        scrape.c.expires_at <= now,
-        columns=(scrape.c.team_id, size),
-    ):
-        disk_use.add(connection, row.team_id, -row.size)
-        removed += 1
+    removed = disk_use.take_expired(connection, scrape, size)
     for table in (activity, snapshot, source, idempotency):
         removed += delete_some(connection, table, table.c.expires_at <= now)
     # Locked: another service would find few rows left, and take them for the last.

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 from attrs import evolve, frozen
 from sqlalchemy import Column, ColumnElement, desc, func, select, tuple_, union_all
@@ -24,9 +24,9 @@ from scraper_service.storage.job_records import (
     RowState,
     UrlKind,
 )
-from scraper_service.storage.jobs.job_store import MAX_TARGET
+from scraper_service.storage.jobs.job_rows import MAX_TARGET
 from scraper_service.storage.schema import activity, frontier, job, key, ledger, webhook
-from scraper_service.storage.transactions import inline, now_of
+from scraper_service.storage.transactions import Position, inline, now_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -52,14 +52,6 @@ STATES: Final = {
 }
 
 
-class JobPosition(NamedTuple):
-    """The position of a job in the list. Lists begin with the highest position."""
-
-    #: Time of the call in seconds since 1970.
-    at: float
-    id: str
-
-
 @frozen(kw_only=True)
 class HistoryQuery:
     """A query for jobs of a team. None stands for any value."""
@@ -76,7 +68,7 @@ class HistoryQuery:
     since: float | None = None
     #: The time of the call is before this one.
     until: float | None = None
-    after: JobPosition | None = None
+    after: Position | None = None
     limit: int
 
 
@@ -156,7 +148,7 @@ def host_of_target(target: str) -> str | None:
 
 def read_history(
     connection: Connection, team_id: str, query: HistoryQuery
-) -> tuple[list[JobSummary], JobPosition | None]:
+) -> tuple[list[JobSummary], Position | None]:
     """Return jobs and single calls of a team, and the position after them.
 
     There may be fewer than the limit, and none, before the end. The position is None at
@@ -172,8 +164,8 @@ def read_history(
             _call_states(query),
         ),
     ]
-    found: list[JobPosition] = []
-    ends: list[JobPosition] = []  # of sources with further rows
+    found: list[Position] = []
+    ends: list[Position] = []  # of sources with further rows
     calls: set[str] = set()
     for source in sources:
         rows, end = source.read(connection, query)
@@ -237,7 +229,6 @@ def _read_summary(
 def _jobs_wanted(
     team_id: str, query: HistoryQuery, now: float
 ) -> list[list[ColumnElement[bool]]]:
-    """Return the conditions for each kind and state, in the order of the index."""
     columns = job.c
     return [
         [
@@ -285,7 +276,6 @@ def _calls_wanted(
 
 
 def _call_states(query: HistoryQuery) -> frozenset[str] | None:
-    """Return the states to look for among single calls, which have two."""
     if query.states is None or query.states >= {"completed", "failed"}:
         return None
     return query.states
@@ -303,18 +293,18 @@ class _Source:
 
     def read(
         self, connection: Connection, query: HistoryQuery
-    ) -> tuple[list[JobPosition], JobPosition | None]:
+    ) -> tuple[list[Position], Position | None]:
         """Return matching rows, and the last one that was read unless it was the end."""
         if not self.wanted:
             return [], None
         keeps = self._filter(query)
         size = query.limit + 1 if keeps is None else SCAN_ROWS
-        found: list[JobPosition] = []
+        found: list[Position] = []
         after, scanned = query.after, 0
         while True:
             rows = connection.execute(self._newest(query, after, size)).all()
             for row in rows:
-                after = JobPosition(row.at, row.id)
+                after = Position(row.at, row.id)
                 if keeps is None or keeps(row):
                     found.append(after)
                 if len(found) > query.limit:
@@ -348,7 +338,7 @@ class _Source:
         return keeps
 
     def _newest(
-        self, query: HistoryQuery, after: JobPosition | None, size: int
+        self, query: HistoryQuery, after: Position | None, size: int
     ) -> Select[Any]:
         columns = self.table.c
         bounds: list[ColumnElement[bool]] = []

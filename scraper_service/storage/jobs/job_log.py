@@ -17,7 +17,7 @@ from scraper_service.options.jobs import Webhook
 from scraper_service.options.serialization import structure
 from scraper_service.storage.frontier import refused_links
 from scraper_service.storage.job_records import Event, Job, event_error, failure_of
-from scraper_service.storage.jobs.job_store import get_job
+from scraper_service.storage.jobs.job_rows import get_job
 from scraper_service.storage.schema import event, frontier, page, run, webhook
 from scraper_service.storage.transactions import count_fitting, number_of
 

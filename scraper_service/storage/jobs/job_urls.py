@@ -10,13 +10,16 @@ from typing import TYPE_CHECKING, Any
 from attrs import frozen
 from sqlalchemy import Row, and_, cast, func, or_, select, text
 
-from scraper_service.storage import request_counts
-from scraper_service.storage.frontier import refused_links
-from scraper_service.storage.frontier.delivered_pages import PageCounts, parse_counts
+from scraper_service.storage.frontier import job_counts, refused_links
+from scraper_service.storage.frontier.job_counts import (
+    HostCounts,
+    PageCounts,
+    RobotsRow,
+    parse_counts,
+)
 from scraper_service.storage.frontier.open_job import ROBOTS
 from scraper_service.storage.job_records import Job, PageErrorRow, RowState, UrlKind
-from scraper_service.storage.jobs import job_store
-from scraper_service.storage.request_counts import HostCounts, RobotsRow
+from scraper_service.storage.jobs import job_rows
 from scraper_service.storage.schema import frontier, job, job_host
 from scraper_service.storage.transactions import IN_ORDER, inline, number_of, rows_in
 
@@ -98,24 +101,17 @@ class Listing:
     next: Cursor | None
 
 
-def read_errors(connection: Connection, job_id: str) -> list[PageErrorRow]:
-    """Return the failed pages of a job, in the order of their rows.
-
-    Includes home pages of other sites, which are listed and not fetched.
-    """
-    return read_some_errors(connection, job_id)[0]
-
-
-def read_some_errors(
+def read_errors(
     connection: Connection,
     job_id: str,
     after: int = 0,
     skip: int = 0,
     limit: int | None = None,
 ) -> tuple[list[PageErrorRow], int]:
-    """Return a part of :func:`read_errors`, and the id of its last row.
+    """Return the failed pages of a job in the order of their rows, and the last row's id.
 
-    The part begins ``skip`` errors after the row ``after``. An empty part has the id ``after``.
+    Includes home pages of other sites, which are listed and not fetched. Begins ``skip`` errors
+    after the row ``after``, whose id stands for the last one if there are no more.
     """
     columns = frontier.c
     rows = connection.execute(
@@ -245,24 +241,19 @@ def _states(query: UrlQuery) -> list[RowState]:
         state
         for state, name in STATES.items()
         if query.state in {None, name}
-        and _may_have(state, query.reason)
+        and query.reason in {None, _OWN_REASONS.get(state, (query.reason,))[0]}
         and (state is RowState.DONE or not query.losses)
     ]
 
 
-def _may_have(state: RowState, reason: str | None) -> bool:
-    own = _OWN_REASONS.get(state)
-    return reason is None or own is None or own[0] == reason
-
-
 def _conditions(
-    job_id: str, state: RowState, query: UrlQuery | None = None, after: int = 0
+    job_id: str, state: RowState, query: UrlQuery, after: int = 0
 ) -> list[ColumnElement[bool]]:
     columns = frontier.c
     where = rows_in(job_id, state, after)
-    if query is not None and query.reason is not None and state not in _OWN_REASONS:
+    if query.reason is not None and state not in _OWN_REASONS:
         where.append(columns.code == query.reason)
-    if query is not None and query.losses:
+    if query.losses:
         kinds = (columns.losses.contains(f" {kind} ") for kind in query.losses)
         where += [columns.losses.is_not(None), or_(*kinds)]
     return where
@@ -284,8 +275,7 @@ def _count_all(connection: Connection, job_id: str, state: str | None) -> int:
             states[STATES[RowState(row_state)]] += count
     skipped = STATES[RowState.SKIPPED]
     if state in {None, skipped}:
-        where = _conditions(job_id, RowState.SKIPPED)
-        states[skipped] += _count(connection, where)
+        states[skipped] += _count(connection, rows_in(job_id, RowState.SKIPPED))
         states[skipped] += refused_links.count(connection, job_id)
     return sum(states.values()) if state is None else states[state]
 
@@ -408,7 +398,7 @@ def _count_states(
 
     def count(state: RowState) -> int:
         is_page = columns.kind == UrlKind.PAGE
-        return _count(connection, [*_conditions(job_id, state, None), is_page])
+        return _count(connection, [*rows_in(job_id, state), is_page])
 
     counts = connection.execute(
         select(job.c.open, job.c.done, job.c.failed, job.c.held).where(
@@ -438,9 +428,9 @@ class JobReport:
     #: Numbers of URLs by reason.
     reasons: Mapping[str, int]
     sitemaps: SitemapCounts
-    #: At most :data:`request_counts.MAX_HOSTS`, those with the most refused URLs.
+    #: At most :data:`job_counts.REPORTED_HOSTS`, those with the most refused URLs.
     robots: tuple[RobotsRow, ...]
-    #: At most :data:`request_counts.MAX_HOSTS`, those with the most requests.
+    #: At most :data:`job_counts.REPORTED_HOSTS`, those with the most requests.
     hosts: Mapping[str, HostCounts]
     counts: PageCounts
     #: Sums over all hosts: ``hosts``, ``requests``, ``bytes`` and ``wait_s``.
@@ -451,7 +441,7 @@ class JobReport:
 
 def read_report(connection: Connection, job_id: str, team_id: str) -> JobReport | None:
     """Return the report of a job, None if the team has no such job."""
-    found = job_store.get_job(connection, job_id, team_id)
+    found = job_rows.get_job(connection, job_id, team_id)
     if found is None:
         return None
     states, reasons, sitemaps = count_by_state(connection, job_id)
@@ -460,13 +450,13 @@ def read_report(connection: Connection, job_id: str, team_id: str) -> JobReport 
         states=states,
         reasons=reasons,
         sitemaps=sitemaps,
-        robots=request_counts.read_robots(connection, job_id),
-        hosts=request_counts.read_hosts(connection, job_id),
+        robots=job_counts.read_robots(connection, job_id),
+        hosts=job_counts.read_hosts(connection, job_id),
         counts=parse_counts(
             connection.scalar(select(job.c.page_counts).where(job.c.id == job_id))
         ),
         totals=_totals(connection, job_id),
-        stats=request_counts.read_stats(connection, job_id),
+        stats=job_counts.read_stats(connection, job_id),
     )
 
 

@@ -13,7 +13,7 @@ from scraper_service.storage.jobs import (
     job_deletion,
     job_history,
     job_log,
-    job_store,
+    job_rows,
     job_urls,
     runs,
 )
@@ -58,7 +58,7 @@ class Jobs:
 
     # -- begin -----------------------------------------------------------------------
 
-    make_team = writing(job_store.make_team)
+    make_team = writing(job_rows.make_team)
     create = writing(admission.create_job)
     add_entries = writing(admission.add_entries)
     pages_of_urls = reading(earlier_pages.pages_of_urls)
@@ -121,12 +121,12 @@ class Jobs:
 
     # -- read ------------------------------------------------------------------------
 
-    get = reading(job_store.get_job)
+    get = reading(job_rows.get_job)
     history = reading(job_history.read_history)
     details = reading(job_history.read_details)
-    active = reading(job_store.active_jobs)
-    get_with_pages = reading(job_store.read_job_with_pages)
-    read_scrape = reading(job_store.read_scrape)
+    active = reading(job_rows.active_jobs)
+    get_with_pages = reading(job_rows.read_job_with_pages)
+    read_scrape = reading(job_rows.read_scrape)
     events = reading(job_log.read_events)
     has_event = reading(job_log.has_event)
     newest_event = reading(job_log.newest_event)
@@ -140,7 +140,7 @@ class Jobs:
         """
 
         def read(connection: Connection) -> T:
-            failed = job_urls.read_errors(connection, job_id)
+            failed, _ = job_urls.read_errors(connection, job_id)
             return shape(failed, job_urls.read_robots_blocked(connection, job_id))
 
         return await self._database.read(read)

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from attrs import frozen
 from sqlalchemy import exists, func, select
 
-from scraper_service.storage.accounts.disk_use import read_used_of_all
 from scraper_service.storage.frontier.leases import live_workers
 from scraper_service.storage.job_records import (
     ACTIVE,
@@ -20,6 +19,7 @@ from scraper_service.storage.job_records import (
 )
 from scraper_service.storage.schema import (
     delivery,
+    disk_use,
     frontier,
     host,
     job,
@@ -94,7 +94,7 @@ def read_counts(connection: Connection) -> StoredCounts:
         hosts_held=_count(
             connection, select(func.count()).where(host.c.opens_at > now)
         ),
-        stored_bytes=read_used_of_all(connection),
+        stored_bytes=int(_count(connection, select(func.sum(disk_use.c.bytes)))),
         workers=sum(each.runs_jobs and not each.drains for each in live),
         processes=Counter(
             (each.kind or "unknown", "draining" if each.drains else "running")

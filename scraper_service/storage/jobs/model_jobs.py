@@ -24,7 +24,7 @@ from scraper_service.storage.accounts import disk_use
 from scraper_service.storage.frontier import outcomes
 from scraper_service.storage.frontier.links import seed_of
 from scraper_service.storage.job_records import ACTIVE, Job, JobState, RowState, UrlKind
-from scraper_service.storage.jobs import job_store
+from scraper_service.storage.jobs import job_rows
 from scraper_service.storage.jobs.runs import holds
 from scraper_service.storage.schema import frontier, job, operation, page
 from scraper_service.storage.transactions import (
@@ -92,7 +92,7 @@ def read_model_job(
     if row.state not in ACTIVE and row.expires_at <= now_of(connection):
         return None
     return ModelJobRow(
-        **asdict(job_store.job_of(row)),
+        **asdict(job_rows.job_of(row)),
         tokens=row.tokens,
         result=None if row.result is None else decompress(row.result),
     )
@@ -106,7 +106,7 @@ def read_model_jobs(
     They were started before the time ``before``, in seconds since 1970.
     """
     query = (
-        select(*job_store.COLUMNS)
+        select(*job_rows.COLUMNS)
         .where(
             job.c.team_id == team_id,
             job.c.kind == kind,
@@ -117,7 +117,7 @@ def read_model_jobs(
     )
     if before is not None:
         query = query.where(job.c.created_at < before)
-    return [job_store.job_of(row) for row in connection.execute(query)]
+    return [job_rows.job_of(row) for row in connection.execute(query)]
 
 
 def next_start(connection: Connection, team_id: str, kind: str) -> float:
@@ -201,14 +201,14 @@ def add_step(
     if not holds(connection, job_id, run_id):
         return False
     child_id = step_id(job_id, name)
-    if job_store.get_job(connection, child_id, None) is None:
+    if job_rows.get_job(connection, child_id, None) is None:
         columns = select(job.c.team_id, job.c.version, job.c.key_id, job.c.retention_s)
         row = connection.execute(columns.where(job.c.id == job_id)).one()
         # Only monitors read the responses of a step again.
         keeps = bool(batch.keep_sources)
         kept = evolve(batch, urls=batch.urls[:1], keep_sources=keeps)
         options = json.dumps(unstructure(kept))
-        job_store.insert_job(
+        job_rows.insert_job(
             connection,
             row.team_id,
             seed_of(batch),

@@ -50,7 +50,7 @@ from scraper_service.storage.job_records import (
     JobState,
     RunState,
 )
-from scraper_service.storage.jobs import job_store
+from scraper_service.storage.jobs import job_rows
 from scraper_service.storage.schema import job, operation, run, worker
 from scraper_service.storage.transactions import (
     inline,
@@ -66,6 +66,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from sqlalchemy import BindParameter, ColumnElement, Connection, Row, Select
+
 
 FIRST_BEAT_S = 60.0  # the shortest first lease: the process has yet to open its crawler
 SHUTDOWN = "shutdown"
@@ -165,13 +166,13 @@ def take(
     others = connection.scalars(
         select(run.c.node).where(run.c.job_id == job_id, live)
     ).all()
-    columns: Sequence[Any] = (*job_store.COLUMNS, operation.c.memory, operation.c.steps)
+    columns: Sequence[Any] = (*job_rows.COLUMNS, operation.c.memory, operation.c.steps)
     row = connection.execute(
         select(*columns)
         .outerjoin(operation, operation.c.job_id == job.c.id)
         .where(job.c.id == job_id)
     ).one()
-    found = job_store.job_of(row)
+    found = job_rows.job_of(row)
     is_crawled = found.kind in CRAWLED
     if others and (
         not is_crawled
@@ -191,7 +192,7 @@ def take(
         if isinstance(whole, SecretsUnreadable):
             return JobState.FAILED
         found = whole
-        job_store.start_job(connection, job_id)
+        job_rows.start_job(connection, job_id)
     state = RunState.RUNNING if node is None else RunState.REQUESTED
     is_first = _is_first(connection, job_id)
     run_id = _begin(connection, job_id, owner, state, progress, node=node)
@@ -270,7 +271,6 @@ def end_lost(connection: Connection, owner: str) -> int:
 
 
 def _is_stuck(connection: Connection, job_id: str, progress: int) -> bool:
-    """Return True if :data:`MAX_LOST` runs of a job were lost since its last progress."""
     lost = select(func.count()).where(
         run.c.job_id == job_id, run.c.reason == LOST, run.c.progress == progress
     )
@@ -285,7 +285,6 @@ def _progress(row: Row[Any]) -> int:
 
 
 def _is_first(connection: Connection, job_id: str, run_id: str = "") -> bool:
-    """Return True if a job has had no run but ``run_id``."""
     others = select(run.c.id).where(run.c.job_id == job_id, run.c.id != run_id)
     return connection.execute(others.limit(1)).first() is None
 
@@ -399,7 +398,7 @@ def join(
     Returns :exc:`SecretsUnreadable` after failing the job.
     """
     lock_job(connection, job_id)
-    found = job_store.get_job(connection, job_id, None)
+    found = job_rows.get_job(connection, job_id, None)
     if found is None:
         raise JobNotFound(
             f"no job {job_id} is in this database: SCRAPER_DATABASE_URL"
@@ -422,7 +421,7 @@ def join(
         connection.execute(
             update(run).where(*of_job).values(state=RunState.RUNNING, owner=run_id)
         )
-    job_store.start_job(connection, job_id)
+    job_rows.start_job(connection, job_id)
     leases.beat(connection, run_id, max(lease_s, FIRST_BEAT_S))
     return Taken(job=whole, run_id=run_id, age_s=0.0, is_first=is_first)
 
@@ -523,7 +522,6 @@ def waiting_jobs(
 
 @functools.cache
 def _waiting(*, is_one: bool, on_nodes: bool) -> Select[Any]:
-    """Return the statement of :func:`waiting_jobs`, for one job or all."""
     live = is_live(bindparam("now"), bindparam("owner"), waits=on_nodes)
     processes = (
         select(func.count())

@@ -25,15 +25,11 @@ from scraper_service.storage.accounts import disk_use
 from scraper_service.storage.frontier.job_warnings import JobWarning, add_warning
 from scraper_service.storage.frontier.links import seed_of
 from scraper_service.storage.job_records import ACTIVE, JobState
-from scraper_service.storage.jobs import job_store
+from scraper_service.storage.jobs import job_rows
 from scraper_service.storage.jobs.model_jobs import step_id, store_end, store_memory
 from scraper_service.storage.jobs.runs import holds
 from scraper_service.storage.monitors import messages, snapshots
-from scraper_service.storage.monitors.checks import (
-    CheckedPages,
-    CheckEnd,
-    CheckPlan,
-)
+from scraper_service.storage.monitors.checks import CheckedPages, CheckEnd, CheckPlan
 from scraper_service.storage.monitors.monitors import (
     RUNNING,
     UNREADABLE,
@@ -56,6 +52,7 @@ if TYPE_CHECKING:
 
     from scraper_service.options.jobs import CrawlOptions
     from scraper_service.storage.monitors.monitors import Monitor
+
 
 BACKOFF_AFTER = 3  # failed checks in a row; then a monitor runs less often
 MAX_BACKOFF = 10  # doublings of the interval
@@ -115,7 +112,6 @@ def read_plan(connection: Connection, job_id: str) -> CheckPlan | None:
 
 
 def _last_check(connection: Connection, monitor_id: str) -> str | None:
-    """Return the last check of a monitor with pages, None before the first."""
     return connection.scalar(
         select(monitor_check.c.job_id)
         .where(
@@ -161,7 +157,7 @@ def add_crawl(
     if not holds(connection, job_id, run_id):
         return False
     crawl_id = step_id(job_id, name)
-    if job_store.get_job(connection, crawl_id, None) is not None:
+    if job_rows.get_job(connection, crawl_id, None) is not None:
         return True
     columns = select(job.c.key_id, job.c.retention_s)
     row = connection.execute(columns.where(job.c.id == job_id)).one()
@@ -180,7 +176,7 @@ def add_crawl(
                 None, JobWarning.LIMIT_LOWERED, wanted=seed.page_limit, pages=pages
             )
             seed = type(seed)(seed.kind, seed.url, pages, seed.links)
-    job_store.insert_job(
+    job_rows.insert_job(
         connection,
         team_id,
         seed,
@@ -291,7 +287,6 @@ def finish(connection: Connection, job_id: str, run_id: str, end: CheckEnd) -> b
 def _results(
     connection: Connection, job_id: str, end: CheckEnd
 ) -> list[dict[str, Any]]:
-    """Return the results of the targets, with the pages of those that are scraped."""
     found = []
     for each in end.results:
         result = each

@@ -11,12 +11,7 @@ from attrs import field, frozen
 from sqlalchemy import exists, func, insert, or_, select, update
 
 from scraper_service.content.stored_pages import decompress
-from scraper_service.errors import (
-    CheckRunning,
-    JobNotFound,
-    OutOfCredits,
-    ServiceError,
-)
+from scraper_service.errors import CheckRunning, JobNotFound, OutOfCredits, ServiceError
 from scraper_service.options.jobs import MONITOR_CHECK
 from scraper_service.options.limits import DAY_S, SitePolicy
 from scraper_service.storage import webhooks
@@ -25,7 +20,7 @@ from scraper_service.storage.accounts import disk_use
 from scraper_service.storage.accounts.credits import Call
 from scraper_service.storage.frontier import outcomes
 from scraper_service.storage.job_records import ACTIVE, JobState, PageRow
-from scraper_service.storage.jobs import job_store
+from scraper_service.storage.jobs import job_rows
 from scraper_service.storage.jobs.model_jobs import step_id
 from scraper_service.storage.monitors.messages import open_messages
 from scraper_service.storage.monitors.monitors import (
@@ -55,6 +50,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection, Row, Select
 
     from scraper_service.storage.monitors.monitors import Monitor
+
 
 STATES = ("same", "changed", "new", "removed", "error")  # of pages
 CHUNK_BYTES = 10 * 2**20  # of pages in one response
@@ -225,7 +221,7 @@ def _insert_check(
     at: float,
 ) -> CheckRow:
     check_id, is_queued = str(uuid.uuid4()), status == "queued"
-    job_store.queue_job(
+    job_rows.queue_job(
         connection,
         check_id,
         options="{}",

@@ -215,7 +215,6 @@ def read_missing(
 
 
 def _row(connection: Connection, job_id: str, key: int) -> Any:
-    """Return the row of a URL in a crawl, None without one."""
     columns = frontier.c
     query = select(
         *(columns.id, columns.found_on, columns.state),

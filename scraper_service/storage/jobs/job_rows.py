@@ -1,4 +1,4 @@
-"""Transactions on jobs: insert, start, read. Parts of :class:`Jobs`."""
+"""The rows of jobs and their pages: insert, start, read. :class:`Jobs` has the order of calls."""
 
 from __future__ import annotations
 
@@ -136,7 +136,6 @@ def queue_job(
 
 
 def _next_number(connection: Connection) -> int:
-    """Return the number of a new job."""
     if connection.dialect.name == "sqlite":  # which has no sequences, and one writer
         highest = connection.scalar(select(func.max(job.c.number)))
         return int(highest or 0) + 1

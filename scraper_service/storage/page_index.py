@@ -36,7 +36,7 @@ from scraper_service.content.words import COMMON, fold, stem, tokens_of, words_o
 from scraper_service.items import Hit
 from scraper_service.options.urls import url_parts
 from scraper_service.storage.database import reading, writing
-from scraper_service.storage.pages.page_cache import script_route
+from scraper_service.storage.page_cache import script_route
 from scraper_service.storage.schema import search_page
 from scraper_service.storage.transactions import (
     Insertion,
@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from scraper_service.content.search import UrlCondition
     from scraper_service.options.map_search import ResultList
     from scraper_service.storage.database import Database
+
 
 MAX_WORDS = 32  # of a query; further words are dropped
 # Pages that one statement ranks; on SQLite the latest. PostgreSQL reads all words of each.
@@ -193,8 +194,6 @@ def _all_words(texts: Iterable[str]) -> list[str]:
 
 @frozen
 class _Dialect:
-    """How a database writes conditions and finds pages."""
-
     term: str
     both: str
     either: str
@@ -263,7 +262,6 @@ def _find(
     conditions: _Conditions,
     source: ResultList,
 ) -> Iterator[int]:
-    """Yield the ids of pages that may be results, the best first."""
     name = connection.dialect.name
     dialect, prefix, now = _DIALECTS[name], team_prefix(team_id), now_of(connection)
     first, last = source.when.bounds(now) if source.when else (None, None)
@@ -292,8 +290,6 @@ def _find(
 
 
 class _Reading:
-    """Reads the best pages until there are enough results."""
-
     def __init__(self, connection: Connection, query: SearchQuery, source: ResultList):
         self._connection = connection
         self._query = query
@@ -315,7 +311,6 @@ class _Reading:
         return found[:limit]
 
     def _rows(self, ids: list[int]) -> list[Any]:
-        """Return the rows of pages in order."""
         page = search_page.c
         rows = self._connection.execute(
             select(page.id, page.url, page.facts, page.text).where(page.id.in_(ids))
@@ -409,7 +404,6 @@ def add_pages(
 
 
 def _text_columns(prefix: str, entry: SearchEntry) -> dict[str, str]:
-    """Return the words of a page as columns of FTS5."""
     bags = {name: getattr(entry, name) for name in ("title", "about", "body", "marks")}
     return {
         name: prefix + bag.rstrip().replace(" ", f" {prefix}") if bag else ""
