@@ -36,7 +36,6 @@ from scraper_service.content.page_status import (
     OK,
     verdict_warning,
 )
-from scraper_service.content.passes import json_text
 from scraper_service.content.search import search_entry
 from scraper_service.content.structured_data.merging import join_names, not_found
 from scraper_service.items import PageContent, PageError, PageSource
@@ -463,10 +462,6 @@ class Conversion:
 
 
 def _as_json(value: Any) -> bytes:
-    if type(value) is str:
-        return json_text(value)
-    if type(value) is list and set(map(type, value)) == {str}:  # such as links
-        return b"[%s]" % b", ".join(map(json_text, value))
     return _JSON.encode(value).encode()
 
 

@@ -17,7 +17,6 @@ import brotli
 import webencodings
 from w3lib.encoding import html_body_declared_encoding
 
-from scraper_service.content.passes import is_utf8
 from scraper_service.errors import ServiceError
 from scraper_service.items import PageError
 
@@ -138,7 +137,7 @@ def utf8_of(body: bytes, content_type: str) -> bytes:
     """Return :func:`text_of` in UTF-8; a clean UTF-8 body is not copied."""
     codec, start = codec_of(body, content_type)
     body = body[start:]
-    if codec == "utf-8" and b"\0" not in body and is_utf8(body):
+    if codec == "utf-8" and b"\0" not in body and _is_utf8(body):
         return body
     return clean_text(body.decode(codec, "replace")).encode()
 
@@ -202,8 +201,15 @@ def _codec(label: str) -> str | None:
     return name
 
 
+def _is_utf8(body: bytes) -> bool:
+    try:
+        return body.isascii() or bool(body.decode())
+    except UnicodeDecodeError:
+        return False
+
+
 def _detect_codec(body: bytes) -> str:
-    if is_utf8(body):
+    if _is_utf8(body):
         return "utf-8"
     body = body[:DETECTED_BYTES]
     if chardetng_py is None:

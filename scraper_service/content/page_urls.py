@@ -24,6 +24,8 @@ _DESCRIPTOR = re.compile(r"(\d+(?:\.\d+)?)[wx]")
 _ROOTED = re.compile(r"/(?:[\w-][^?#\s;\\]*(?:\?[^?#\s]+)?)?\Z", re.ASCII)
 # URLs that begin with a host, whose scheme is that of the page.
 _HOSTED = re.compile(r"//[\w.-]+(?::\d+)?(?:/[^?#\s;\\]*(?:\?[^?#\s]+)?)?\Z", re.ASCII)
+# URLs whose path needs no change, not even for comparisons.
+_PLAIN_URL = re.compile(r"https?://[a-z0-9.:_-]+(/[\w.~!$&*+,=:@/-]*)\Z", re.ASCII)
 # Session ids that a site adds to every link, for visitors without cookies. ``s`` is a
 # session in forums only; elsewhere it may sign an image.
 _SESSION = re.compile(
@@ -128,6 +130,16 @@ def has_host(url: str) -> bool:
     """Return True if an absolute URL has a host, and no impossible port."""
     parts = url_parts(url)
     return bool(parts.hostname) and parts.port != 0
+
+
+def plain_path(url: str) -> int:
+    """Return where the path of a plain http(s) URL starts; 0 for others.
+
+    Such a URL has only letters, digits and a few other characters in ASCII. The scheme and
+    the host are in lower case. The path has no dot after a slash; nothing follows it.
+    """
+    found = _PLAIN_URL.match(url)
+    return 0 if found is None or "/." in found[1] else found.start(1)
 
 
 def is_route(fragment: str) -> bool:

@@ -13,6 +13,7 @@ import unicodedata
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
+from zlib import crc32
 
 import Stemmer
 from attrs import define, field, frozen
@@ -420,6 +421,9 @@ def main_words(document: Document) -> str:
 # -- duplicates ------------------------------------------------------------------------
 
 MAX_COMPARED = 200_000  # characters that count
+# 2**128 / golden ratio, odd, in parts of 32 bits, lowest first. The hash of a word is
+# its CRC times this number, from the 40th bit on: these bits depend on all others.
+_SPREAD = (0x5CEDC835, 0xF39CC060, 0x7F4A7C15, 0x9E3779B9)
 
 
 def fingerprint(text: str) -> int:
@@ -431,9 +435,23 @@ def fingerprint(text: str) -> int:
 
     Source: Charikar, Similarity estimation techniques from rounding algorithms, 2002.
     """
-    from scraper_service.content.passes import simhash  # noqa: PLC0415  # converters only
+    words = set(text[:MAX_COMPARED].lower().encode(errors="replace").split())
+    if not words:
+        return 0
+    import numpy as np  # noqa: PLC0415  # only converter processes load it
 
-    return int(simhash(text[:MAX_COMPARED]))
+    sums = np.fromiter(map(crc32, words), np.uint64, len(words))
+    first, second, third, fourth = map(np.uint64, _SPREAD)
+    low = ((sums * first) >> np.uint64(32)) + sums * second  # less than 2**64
+    hashes = (
+        (low >> np.uint64(8))
+        + (sums * third << np.uint64(24))
+        + (sums * fourth << np.uint64(56))
+    )
+    bits = np.unpackbits(hashes.astype("<u8").view(np.uint8), bitorder="little")
+    counts = bits.reshape(-1, 64).sum(axis=0, dtype=np.uint32)
+    most = np.packbits(counts > len(words) / 2, bitorder="little")
+    return int.from_bytes(most.tobytes(), "little")
 
 
 def distance(one: int, other: int) -> int:

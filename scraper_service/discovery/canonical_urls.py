@@ -231,7 +231,7 @@ def sitemap_key(url: str) -> int:
 def plain_page_key(host: str, path: str) -> int:
     """Return the key that :func:`page_key` gives a plain URL, ignoring the same.
 
-    ``host`` comes from :func:`plain_host`, ``path`` starts where ``passes.plain_path`` says.
+    ``host`` comes from :func:`plain_host`, ``path`` starts where ``plain_path`` says.
     """
     path = _similar_path(path) if path.endswith(INDEX_PAGES) else path.rstrip("/")
     return _digest(f"//{host}{path}?")

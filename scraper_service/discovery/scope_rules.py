@@ -14,7 +14,7 @@ from functools import cached_property, lru_cache
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple, Protocol, Self, TypeAlias
 
-from scraper_service.content.passes import plain_path
+from scraper_service.content.page_urls import plain_path
 from scraper_service.discovery.canonical_urls import (
     INDEX_PAGES,
     MAX_CRAWLED_URL,

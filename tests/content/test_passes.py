@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import html
-import json
 import pkgutil
 import shutil
 import subprocess
@@ -260,12 +259,6 @@ def test_a_text_is_written_the_same_either_way(text: str) -> None:
 WORDS = ["read", "more", "comment", "é", "nav", "bar", "abc", "by", "next page", "a1"]
 
 
-@given(st.text() | st.text('a"\\\\\n\t\x00\x0b\x1f\x7fé漢😀', max_size=40))
-def test_json_of_a_text_is_that_of_the_standard_library(text: str) -> None:
-    for form in (passes.json_text, python_forms.json_text):
-        assert form(text) == json.dumps(text, ensure_ascii=False).encode()
-
-
 @pytest.mark.full
 @needs_compiled
 @settings(max_examples=300, deadline=None)
@@ -307,21 +300,6 @@ def test_kinds_of_urls_are_the_same_either_way(start: str, rest: str) -> None:
     quick = passes.url_kind(start + rest)
     with in_python():
         assert quick == passes.url_kind(start + rest)
-
-
-@pytest.mark.full
-@needs_compiled
-@settings(max_examples=300, deadline=None)
-@given(
-    st.sampled_from(["http://", "https://", "HTTP://", "ftp://", "//", ""]),
-    st.text(alphabet="aB1.:_-/é[@", max_size=6),
-    st.text(alphabet="aB1.:_-/é!$&*+,=@~%;?#() \n'", max_size=6),
-)
-def test_plain_urls_are_the_same_either_way(scheme: str, host: str, path: str) -> None:
-    url = f"{scheme}{host}/{path}"
-    quick = passes.plain_path(url)
-    with in_python():
-        assert quick == passes.plain_path(url)
 
 
 def test_the_package_works_where_nothing_is_compiled() -> None:

@@ -375,7 +375,7 @@ def _tree(data: bytes) -> tuple[Any, Parts, Losses]:
             data = data.replace(character, b"")
         data = _FORBIDDEN_REFERENCE.sub(b"", data)
     data = _without_late_attributes(data)
-    if b"<select" in data.lower():
+    if any(tag in data for tag in (b"<select", b"<SELECT", b"<Select")):
         data = _OPEN_LIST.sub(_end_list, data)
     root = None if data.isspace() or not data else etree.fromstring(data, parser)
     if root is None:

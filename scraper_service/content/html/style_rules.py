@@ -68,7 +68,8 @@ def switches(styles: list[Any]) -> list[Switch]:
             at_rules[-1:] = []
             continue
         at_rules += ["min-width" in at and "max-" not in at for at in around[:-1]]
-        named = SWITCHES.findall(declarations) if all(at_rules) else []
+        may_switch = "isplay" in declarations or "isibility" in declarations
+        named = SWITCHES.findall(declarations) if may_switch and all(at_rules) else []
         selectors = around[-1][-MAX_SELECTOR:].rpartition(";")[2].replace("\\", "")
         for selector in selectors.split(",") if named else ():
             if match := _LATER.fullmatch(selector.strip()):

@@ -7,12 +7,10 @@ tables of words are dictionaries.
 
 from __future__ import annotations
 
-import json
 import re
 from itertools import count
 from math import log1p
 from typing import TYPE_CHECKING, Any, TypeVar
-from zlib import crc32
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -251,19 +249,10 @@ def may_begin_word(node: Node) -> bool:
 OTHER_URL, COMPLETE_URL, ROOTED_URL = 0, 1, 2
 
 _COMPLETE = re.compile(r"https?://[!-\[\]-~]*\Z")  # without backslashes
-# The pattern begins with the colon, as a search for one character is far faster than one
-# for many names.
-_HIDING_SIGNS = re.compile(
-    r":(?:(?<=[y\s]:)\s*(?:none|hidden|0\s*[;}!])|(?<=[e\s]:)\s*0|(?<=[t\s]:)\s*0\s*[;}!]"
-    r"|(?<=[hp\s]:)\s*(?:rect|inset|circle)|\s*-\d{3})"
-)
 # URLs that begin at the root, without parts to resolve or to tidy.
 _ROOTED = re.compile(
     r"/(?:[\w-](?:(?![?#;\\])[!-~])*(?:\?(?:(?![?#])[!-~])+)?)?\Z", re.ASCII
 )
-
-# URLs whose path needs no change, not even for comparisons.
-_PLAIN_URL = re.compile(r"https?://[a-z0-9.:_-]+(/[\w.~!$&*+,=:@/-]*)\Z", re.ASCII)
 
 
 def parent_of(node: Node) -> Node:
@@ -369,30 +358,7 @@ def url_kind(value: str) -> int:
     return OTHER_URL
 
 
-def plain_path(url: str) -> int:
-    """Return where the path of a plain http(s) URL starts; 0 for others.
-
-    Such a URL has only letters, digits and a few other characters in ASCII. The scheme and
-    the host are in lower case. The path has no dot after a slash; nothing follows it.
-    """
-    found = _PLAIN_URL.match(url)
-    return 0 if found is None or "/." in found[1] else found.start(1)
-
-
-def hiding_signs(css: str) -> list[int]:
-    """Return the positions of colons in CSS after which a value may hide an element."""
-    return [sign.start() for sign in _HIDING_SIGNS.finditer(css)]
-
-
 # -- bytes of a page -------------------------------------------------------------------
-
-
-def is_utf8(data: bytes) -> bool:
-    """Return True if ``data`` is valid UTF-8."""
-    try:
-        return data.isascii() or bool(data.decode())
-    except UnicodeDecodeError:
-        return False
 
 
 def may_be_forbidden(_data: bytes) -> bool:
@@ -434,11 +400,6 @@ def without_numbers(names: str) -> str:
     return _NUMBER.sub("", names)
 
 
-def json_text(text: str) -> bytes:
-    """Return a text as JSON in UTF-8."""
-    return json.dumps(text, ensure_ascii=False).encode()
-
-
 def word_counts(text: str) -> tuple[int, int]:
     """Return the number of words with letters or digits, and of ideographs outside."""
     ideographs = 0
@@ -446,33 +407,6 @@ def word_counts(text: str) -> tuple[int, int]:
         text, ideographs = _IDEOGRAPH.subn(" ", text)
     words = sum(any(map(str.isalnum, word)) for word in text.split())
     return words, ideographs
-
-
-_BITS = 64
-# 2**128 / golden ratio, odd, in parts of 32 bits, lowest first. The hash of a word is
-# its CRC times this number, from the 40th bit on: these bits depend on all others.
-_SPREAD = (0x5CEDC835, 0xF39CC060, 0x7F4A7C15, 0x9E3779B9)
-
-
-def simhash(text: str) -> int:
-    """Return 64 bits: those that most words of ``text`` have; 0 for no words."""
-    words = set(text.lower().encode(errors="replace").split())
-    if not words:
-        return 0
-    import numpy as np  # noqa: PLC0415  # not needed where this is compiled
-
-    sums = np.fromiter(map(crc32, words), np.uint64, len(words))
-    first, second, third, fourth = map(np.uint64, _SPREAD)
-    low = ((sums * first) >> np.uint64(32)) + sums * second  # less than 2**64
-    hashes = (
-        (low >> np.uint64(8))
-        + (sums * third << np.uint64(24))
-        + (sums * fourth << np.uint64(56))
-    )
-    bits = np.unpackbits(hashes.astype("<u8").view(np.uint8), bitorder="little")
-    counts = bits.reshape(-1, _BITS).sum(axis=0, dtype=np.uint32)
-    most = np.packbits(counts > len(words) / 2, bitorder="little")
-    return int.from_bytes(most.tobytes(), "little")
 
 
 # -- tables of words -------------------------------------------------------------------
