@@ -26,7 +26,6 @@ from scraper_service.content.formats.tokens import (
 )
 from scraper_service.content.html.cleaning import preformatted_html
 from scraper_service.content.html.document import Document, parse
-from scraper_service.content.html.hidden_text import instruction_in
 from scraper_service.content.losses import Losses
 from scraper_service.content.metadata.dates import utc_time
 from scraper_service.content.page_status import (
@@ -38,6 +37,7 @@ from scraper_service.content.page_status import (
 )
 from scraper_service.content.search import search_entry
 from scraper_service.content.structured_data.merging import join_names, not_found
+from scraper_service.content.words import instruction_in
 from scraper_service.items import PageContent, PageError, PageSource
 from scraper_service.options.formats import (
     Attributes,

@@ -3,7 +3,8 @@
 Words of searches are folded and become stems; Chinese, Japanese and Korean text becomes
 pairs of characters. URLs are scored by words. Words of two texts are compared; the
 fingerprints of duplicates differ in few bits. Patterns match in any case. Sentences are
-read from Markdown, which web pages, documents and PDF files share.
+read from Markdown, which web pages, documents and PDF files share. Instructions to a
+language model are found by their words.
 """
 
 from __future__ import annotations
@@ -416,6 +417,49 @@ def main_words(document: Document) -> str:
     """
     parts = main_texts(document.root, MAX_WORDS_TEXT, _SHARED)
     return " ".join(parts)[:MAX_WORDS_TEXT]
+
+
+# -- instructions to a language model ---------------------------------------------------
+
+MAX_EXCERPT = 80  # characters
+# Every text that the expression matches contains at least one of these words.
+_INSTRUCTION_WORDS = (
+    "instruct|prompt| ai |assistant|llm|language model|anweisung|instruc|istruzioni|指示"
+    "|指令|chatgpt|claude|gemini|system:"
+).split("|")
+_INSTRUCTION = re.compile(
+    r"(?:ignore|disregard|forget|override|bypass)\s+(?:\w+\s+){0,4}"
+    r"(?:instructions?|prompts?|rules|directions|context|guidelines|messages)"
+    r"|(?:system|developer)\s+(?:prompt|message|instructions?)\s*[:\]]"
+    r"|\byou are (?:now )?(?:an? )?(?:\w+\s+){0,3}(?:ai|assistant|language model|llm|chatbot|agent)\b"
+    r"|(?:attention|note|instructions?|message|important)\b[^.!?]{0,30}\b(?:to|for)\b[^.!?]{0,20}"
+    r"\b(?:ai|llms?|language models?|chatgpt|claude|gemini|agents?|assistants?|crawlers)\b"
+    r"|(?:if you are|as) an? (?:ai|llm|large language model|language model|ai \w+)\b"
+    r"|(?:do not|don't|never) (?:tell|mention|reveal|inform)\b[^.!?]{0,30}\b(?:user|human|anyone)"
+    r"|(?:new|updated|following|hidden|secret) instructions?\s*:"
+    r"|(?:ignorier|missachte|vergiss)\w*\s+(?:\w+\s+){0,4}(?:anweisung|vorgab|regeln)"
+    r"|(?:ignore[zr]?|oublie[zr]?)\s+(?:\w+\s+){0,4}(?:instructions|consignes)"
+    r"|(?:ignora|olvida|descarta)\w*\s+(?:\w+\s+){0,4}(?:instrucciones|instruções|istruzioni)"
+    r"|(?:忽略|无视|無視|忘记)[^。]{0,12}(?:指令|指示|提示)|(?:指示|命令)[^。]{0,8}無視",
+    re.IGNORECASE,
+)
+
+
+def may_instruct(text: str) -> bool:
+    """Return False if no part of ``text`` instructs a language model."""
+    lower = f" {text} ".lower()
+    return any(sign in lower for sign in _INSTRUCTION_WORDS)
+
+
+def instruction_in(text: str) -> str | None:
+    """Return the excerpt of ``text`` that instructs a language model, or None."""
+    if not may_instruct(text):
+        return None
+    match = _INSTRUCTION.search(text)
+    if not match:
+        return None
+    excerpt = text[match.start() : match.start() + MAX_EXCERPT]
+    return " ".join(excerpt.split()).replace('"', "'")
 
 
 # -- duplicates ------------------------------------------------------------------------

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from scraper_service.content.html.ads import load_hosts
 from scraper_service.content.html.embedded import AD_HOSTS
+from scraper_service.content.page_urls import load_hosts
 
 
 def test_a_list_of_the_operator_is_read_in_each_form(tmp_path):

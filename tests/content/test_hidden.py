@@ -20,7 +20,6 @@ HIDDEN = {
     "no size": "<p style='width:0;height:0;overflow:hidden'>secret</p>",
     "one pixel": "<p style='height:1px;width:1px;overflow:hidden'>secret</p>",
     "no font size": "<p style='font-size:0'>secret</p>",
-    "line numbers": "<div class=gutter>1 2 3 secret1</div>",
     "a class before": "<style>.y{display:block}.x{display:none}</style><p class='x y'>secret",
     "an important class": (
         "<style>.x{display:none!important}.y.y{display:block}</style><p class='x y'>secret"

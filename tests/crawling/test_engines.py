@@ -9,8 +9,8 @@ import pytest
 from attrs import evolve
 from scrapy.settings import Settings
 
-from scraper_service.content.html.ads import is_blocked, read_hosts
 from scraper_service.content.html.embedded import AD_HOSTS
+from scraper_service.content.page_urls import is_blocked, read_hosts
 from scraper_service.crawling.browser.open_page import languages, time_zone
 from scraper_service.crawling.middlewares import Engines
 from scraper_service.options.formats import Screenshot

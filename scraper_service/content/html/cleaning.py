@@ -38,11 +38,9 @@ from scraper_service.content.html.hidden_text import (
     Hiding,
     HidingRules,
     Panels,
-    instruction_in,
     is_overlay,
     is_real_text,
     may_be_shown,
-    may_instruct,
 )
 from scraper_service.content.html.pictures import (
     AMP_TAGS,
@@ -71,6 +69,7 @@ from scraper_service.content.passes import (
     unseparated,
     word_total,
 )
+from scraper_service.content.words import instruction_in, may_instruct
 
 if TYPE_CHECKING:
     from scraper_service.content.html.document import Document

@@ -21,10 +21,9 @@ from attrs import frozen
 from lxml import etree
 
 from scraper_service.content.documents.files import KINDS, extension_of
-from scraper_service.content.html.ads import AD_HOSTS, is_blocked
 from scraper_service.content.html.document import empty, parse
 from scraper_service.content.losses import anchor_of, is_in
-from scraper_service.content.page_urls import absolute, is_web
+from scraper_service.content.page_urls import AD_HOSTS, absolute, is_blocked, is_web
 from scraper_service.content.passes import texts_in
 from scraper_service.options.urls import url_parts
 

@@ -1,4 +1,4 @@
-"""Finds the elements that a page hides, and instructions to a language model in them.
+"""Finds the elements that a page hides.
 
 Sources are ``hidden`` attributes, ``style`` attributes, known class names, and rules
 with simple selectors in ``<style>`` elements. External style sheets are not fetched.
@@ -15,22 +15,11 @@ import re
 from enum import IntEnum
 from functools import cached_property, lru_cache
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lxml import etree
 
 from scraper_service.content.html.document import MAX_NAMES, drop
-from scraper_service.content.html.style_rules import (
-    COMMENT,
-    MAX_SELECTOR,
-    SELECTOR_NAME,
-    SIZED,
-    SWITCHES,
-    Switch,
-    sheets,
-    sized_names,
-    switches,
-)
 from scraper_service.content.passes import (
     Finder,
     marked,
@@ -42,9 +31,79 @@ from scraper_service.content.words import AnyCase
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+MAX_SHEETS = 50
+MAX_CSS = 1_000_000  # characters of a page
+MAX_SELECTOR = 2000  # characters
+MAX_SWITCHES = 5_000  # declarations of display and visibility
+MAX_AT_RULES = 20  # inside each other
+COMMENT = re.compile(r"/\*.*?(?:\*/|\Z)", re.DOTALL)  # one without end ends the sheet
+SELECTOR_NAME = re.compile(r"[.#][\w-]+")
+# The same with names as of Tailwind, such as ``md:block``, without their backslashes.
+_LATER = re.compile(r"([a-z][\w-]*)?((?:[.#][\w:/-]+)+)")
+_PART = re.compile(r"[.#][\w:/-]+")
+# The last of several declarations counts.
+SWITCHES = re.compile(
+    r"(?:^|[;\s{])(display|visibility)\s*:\s*([a-z-]+)", re.IGNORECASE
+)
+# A size that does not depend on the size around.
+SIZED = re.compile(
+    r"(?:^|[;\s{])font-size\s*:\s*(?:[\d.]{0,6}[1-9][\d.]{0,6}(?:px|pt|rem|v[wh])"
+    r"|(?:x{1,2}-)?(?:small|large)|medium|calc|clamp|var)",
+    re.IGNORECASE,
+)
+
+
+def sheets(styles: list[Any]) -> Iterator[str]:
+    """Yield the texts of the ``<style>`` elements for all screens."""
+    left = MAX_CSS
+    for style in styles[:MAX_SHEETS]:
+        text = (style.text or "")[:left]
+        left -= len(text)
+        if text and style.get("media", "all").strip().lower() in {"all", "screen", ""}:
+            yield text
+
+
+class Switch(NamedTuple):
+    """A declaration of ``display`` or ``visibility`` of a rule."""
+
+    weight: tuple[Any, ...]
+    tag: str
+    #: The required classes and ``#id``.
+    parts: set[str]
+    name: str
+    value: str
+
+
+def switches(styles: list[Any]) -> list[Switch]:
+    """Return the rules with ``display`` or ``visibility`` on large screens, the weakest first.
+
+    Return none if they are too many.
+    """
+    found: list[Switch] = []
+    at_rules: list[bool] = []  # those around a rule: are they for large screens
+    for block in COMMENT.sub(" ", "".join(sheets(styles))).split("}"):
+        *around, declarations = block.split("{")
+        if not around:
+            at_rules[-1:] = []
+            continue
+        at_rules += ["min-width" in at and "max-" not in at for at in around[:-1]]
+        may_switch = "isplay" in declarations or "isibility" in declarations
+        named = SWITCHES.findall(declarations) if may_switch and all(at_rules) else []
+        selectors = around[-1][-MAX_SELECTOR:].rpartition(";")[2].replace("\\", "")
+        for selector in selectors.split(",") if named else ():
+            if match := _LATER.fullmatch(selector.strip()):
+                parts = {p.removeprefix(".") for p in _PART.findall(match[2])}
+                is_strong = "!important" in declarations
+                weight = is_strong, "#" in match[2], len(parts), bool(match[1])
+                tag = (match[1] or "").lower()
+                found += [Switch(weight, tag, parts, *each) for each in named[-2:]]
+        if len(found) > MAX_SWITCHES or len(at_rules) > MAX_AT_RULES:
+            return []
+    return sorted(found, key=lambda switch: switch.weight)
+
+
 MAX_PANELS = 1_000  # hidden elements of a page that are examined
 MAX_CONTROLS = 5_000
-MAX_COLUMN_TEXTS = 100
 MAX_SIZELESS = 500  # elements without a size, and elements inside each
 MAX_TABLIST = 60  # elements searched for the list of tabs
 MENU_SHARE = 0.8  # of the words that are links
@@ -133,56 +192,15 @@ _MOVED = (
     "data-framer-appear-id",
     "data-animation",
 )
-# Line numbers of code.
-_GUTTER = re.compile(
-    r"(?<![\w-])(?:gutter|linenos?|line-numbers-rows|lineno|rouge-gutter)(?![\w-])"
-)
-_GUTTERS = frozenset("gutter lineno linenos line-numbers-rows rouge-gutter".split())
 # Every style that hides has one of these parts, and so has one that draws a block.
 _STYLE_PARTS = (
     *"none hidden collapse clip font-size scale opacity color block".split(),
     *(f"-{digit}" for digit in range(10)),
 )
-_NUMBERED = frozenset({"td", "span", "div", "pre"})
 _HEADINGS = frozenset({"h1", "h2", "title"})
 MAX_SWITCH = 20  # elements searched for the switch of the hidden element after them
 _holds_title = Finder("h1")
 _NEVER = frozenset({"body", "main", "html", "head"})
-MAX_EXCERPT = 80  # characters
-# Every text that the expression matches contains at least one of these words.
-_INSTRUCTION_WORDS = (
-    "instruct",
-    "prompt",
-    " ai ",
-    "assistant",
-    "llm",
-    "language model",
-    "anweisung",
-    "instruc",
-    "istruzioni",
-    "指示",
-    "指令",
-    "chatgpt",
-    "claude",
-    "gemini",
-    "system:",
-)
-_INSTRUCTION = re.compile(
-    r"(?:ignore|disregard|forget|override|bypass)\s+(?:\w+\s+){0,4}"
-    r"(?:instructions?|prompts?|rules|directions|context|guidelines|messages)"
-    r"|(?:system|developer)\s+(?:prompt|message|instructions?)\s*[:\]]"
-    r"|\byou are (?:now )?(?:an? )?(?:\w+\s+){0,3}(?:ai|assistant|language model|llm|chatbot|agent)\b"
-    r"|(?:attention|note|instructions?|message|important)\b[^.!?]{0,30}\b(?:to|for)\b[^.!?]{0,20}"
-    r"\b(?:ai|llms?|language models?|chatgpt|claude|gemini|agents?|assistants?|crawlers)\b"
-    r"|(?:if you are|as) an? (?:ai|llm|large language model|language model|ai \w+)\b"
-    r"|(?:do not|don't|never) (?:tell|mention|reveal|inform)\b[^.!?]{0,30}\b(?:user|human|anyone)"
-    r"|(?:new|updated|following|hidden|secret) instructions?\s*:"
-    r"|(?:ignorier|missachte|vergiss)\w*\s+(?:\w+\s+){0,4}(?:anweisung|vorgab|regeln)"
-    r"|(?:ignore[zr]?|oublie[zr]?)\s+(?:\w+\s+){0,4}(?:instructions|consignes)"
-    r"|(?:ignora|olvida|descarta)\w*\s+(?:\w+\s+){0,4}(?:instrucciones|instruções|istruzioni)"
-    r"|(?:忽略|无视|無視|忘记)[^。]{0,12}(?:指令|指示|提示)|(?:指示|命令)[^。]{0,8}無視",
-    re.IGNORECASE,
-)
 
 
 class Panels:
@@ -246,8 +264,11 @@ def _opened_ids(body: Any) -> frozenset[str]:
 def _is_tab(element: Any) -> bool:
     """Return True for one of a set of tabs, or of samples of code."""
     above = element.getparent()
-    if _is_sample(element) and any(map(_is_sample, _near_siblings(element))):
-        return True
+    if _is_sample(element):
+        for preceding in (True, False):  # the nearest ones: all would take too long
+            near = next(element.itersiblings(element.tag, preceding=preceding), None)
+            if near is not None and _is_sample(near):
+                return True
     for holder in (above, None if above is None else above.getparent()):
         if holder is None or holder.tag in {"body", "main", "html"}:
             return False
@@ -277,12 +298,6 @@ def is_real_text(words: list[str]) -> bool:
 
 def _is_sample(element: Any) -> bool:
     return element.tag == "pre" or _holds_code(element)
-
-
-def _near_siblings(element: Any) -> Iterator[Any]:
-    """Yield the nearest siblings of the same kind: all siblings would take too long."""
-    for preceding in (True, False):
-        yield from islice(element.itersiblings(element.tag, preceding=preceding), 1)
 
 
 def _names_of(element: Any) -> str:
@@ -465,14 +480,12 @@ class HidingRules:
         """
         found: dict[Any, Hiding] = {}
         for element, names, watched, own, style, attribute in suspects(
-            body, self._is_watched, self._ids, self._watched | _GUTTERS, _STYLE_PARTS
+            body, self._is_watched, self._ids, self._watched, _STYLE_PARTS
         ):
             tag = element.tag
             kind = self._hiding_of_names(tag, names, "") if watched else Hiding.NOT
             if own is not None:
                 kind = self._hiding_of_names(tag, names, f"#{own}")
-            if kind is Hiding.UNSEEN and _is_column(element, names):
-                kind = Hiding.NOT
             if (
                 (style or kind or attribute is not None)
                 and tag not in _NEVER
@@ -500,29 +513,27 @@ class HidingRules:
             return Hiding.UNSEEN
         has_size = any(
             SIZED.search((e.get("style") or "")[:MAX_STYLE])
-            or not self._sized.isdisjoint((e.get("class") or "").split())
+            or (self._has_sizes and e.get("class"))
             for e in inside
         )
         return Hiding.NOT if has_size else Hiding.CLOSED
 
     @cached_property
-    def _sized(self) -> frozenset[str]:
-        return sized_names(self._styles)
+    def _has_sizes(self) -> bool:
+        return any(SIZED.search(css) for css in sheets(self._styles))
 
     @cached_property
     def _switches(self) -> list[Switch]:
         return switches(self._styles)
 
     def _is_watched(self, names: str) -> bool:
-        return not self._watched.isdisjoint(names.split()) or _is_gutter(names)
+        return not self._watched.isdisjoint(names.split())
 
     def _hiding_of_names(self, tag: str, names: str | None, name: str) -> Hiding:
         """Return how class names and ``name``, an ``#id`` or empty, hide an element."""
         parts = set((names or "").split())
         if not _SCREEN_READER_ONLY.isdisjoint(parts):
             return Hiding.NOT if tag in _HEADINGS else Hiding.UNSEEN
-        if tag in _NUMBERED and names and _is_gutter(names):
-            return Hiding.UNSEEN
         parts.add(name)
         if self._parts.isdisjoint(parts) or not _SHOWN.isdisjoint(parts):
             return Hiding.NOT
@@ -543,20 +554,6 @@ class HidingRules:
             if rule.parts <= parts and rule.tag in {"", tag}
         }
         return bool(won) and _OFF_VALUES.isdisjoint(won.items())
-
-
-def _is_gutter(names: str) -> bool:
-    return ("line" in names or "gutter" in names) and bool(_GUTTER.search(names))
-
-
-def _is_column(element: Any, names: str | None) -> bool:
-    """Return True for an element with the class of line numbers and other text."""
-    if names is None or element.tag not in _NUMBERED or not _is_gutter(names):
-        return False
-    # Columns inside each other would read the same text again and again.
-    texts = islice(element.itertext(), MAX_COLUMN_TEXTS)
-    words = (word for text in texts for word in text[:MAX_STYLE].split())
-    return is_real_text([word for word in words if word.isalpha()])
 
 
 def _element_hiding(
@@ -593,8 +590,7 @@ def _is_opened(element: Any) -> bool:
     attributes = element.attrib
     if attributes.get("role") == "tabpanel" or element.tag == "details":
         return True
-    names = f"{attributes.get('class', '')} {attributes.get('id', '')}"
-    if names != " " and _OPENABLE.is_in(names):
+    if (names := _names_of(element)) != " " and _OPENABLE.is_in(names):
         return True
     above = element.getparent()
     if above is not None and above.tag == "details":
@@ -635,20 +631,3 @@ def _same_colour(element: Any, style: str) -> bool:
         if "background" in above.get("style", ""):
             return False
     return False
-
-
-def may_instruct(text: str) -> bool:
-    """Return False if no part of ``text`` instructs a language model."""
-    lower = f" {text} ".lower()
-    return any(sign in lower for sign in _INSTRUCTION_WORDS)
-
-
-def instruction_in(text: str) -> str | None:
-    """Return the excerpt of ``text`` that instructs a language model, or None."""
-    if not may_instruct(text):
-        return None
-    match = _INSTRUCTION.search(text)
-    if not match:
-        return None
-    excerpt = text[match.start() : match.start() + MAX_EXCERPT]
-    return " ".join(excerpt.split()).replace('"', "'")

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 from attrs import define, field, frozen
 from playwright.async_api import Error as PlaywrightError
 
-from scraper_service.content.html.ads import PATHS, is_blocked
+from scraper_service.content.page_urls import AD_PATHS, is_blocked
 from scraper_service.crawling.browser import scripts
 from scraper_service.crawling.browser.proxy import Blocked, Passage
 from scraper_service.crawling.browser.running_browser import RunningBrowser
@@ -385,7 +385,7 @@ class OpenPage:
         if options.block_ads:
             session = await self.debugger()
             await session.send("Network.enable")
-            await session.send("Network.setBlockedURLs", {"urls": list(PATHS)})
+            await session.send("Network.setBlockedURLs", {"urls": list(AD_PATHS)})
 
     async def _speak(self, tags: tuple[str, ...]) -> None:
         """Set several languages for the page. Playwright supports one."""

@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
-from scraper_service.content.html import ads
+from scraper_service.content.page_urls import load_hosts
 from scraper_service.crawling.browser import chromium
 from scraper_service.crawling.browser.running_browser import (
     END_S,
@@ -233,7 +233,7 @@ class SharedBrowser:
         """Return the hosts that ``blockAds`` blocks."""
         if self._blocked is None:
             folder = Path(self._settings["DATA_DIR"])
-            self._blocked = await asyncio.to_thread(ads.load_hosts, folder)
+            self._blocked = await asyncio.to_thread(load_hosts, folder)
         return self._blocked
 
     async def close(self) -> None:
