@@ -17,7 +17,7 @@ from scraper_service.errors import InvalidOptions, Issue
 from scraper_service.options.formats import ChangeTracking
 from scraper_service.options.scrape import ScrapeOptions
 
-# Hash, first byte and end of a block; see scraper_service/content/formats/tokens.py.
+# Hash, first byte and end of a block; see scraper_service/content/formats/summary_and_tokens.py.
 BlockT = tuple[int, int, int]
 DATA_LOSS = "dataloss"  # Scrapy's flag of a truncated response
 MAX_FILE_NAME = 255  # characters of the name of an uploaded file
@@ -379,7 +379,7 @@ class PageContent:
     canonical: str | None = None
     #: Fingerprint of the main text; 0 without text.
     fingerprint: int = 0
-    #: Blocks of the Markdown, see :mod:`scraper_service.content.formats.tokens`.
+    #: Blocks of the Markdown, see :mod:`scraper_service.content.formats.summary_and_tokens`.
     blocks: tuple[BlockT, ...] = ()
     #: Fingerprint of the Markdown; 0 for too little text.
     text_print: int = 0

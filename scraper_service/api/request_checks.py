@@ -15,8 +15,7 @@ from scraper_service.crawling.page_errors import SITE_BLOCKED
 from scraper_service.errors import InvalidBody, ScopeMissing, SiteBlocked
 from scraper_service.options.jobs import Caller
 from scraper_service.options.limits import BlockedSites, Mode
-from scraper_service.services.accounts import Accounts, Rates
-from scraper_service.services.call_charges import Charges
+from scraper_service.services.accounts import Accounts, Charges, Rates
 from scraper_service.storage.accounts.audit import Actor
 from scraper_service.storage.accounts.credits import Prices
 

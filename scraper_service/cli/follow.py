@@ -13,8 +13,15 @@ from typing import TYPE_CHECKING, Protocol
 
 from attrs import field, frozen
 
-from scraper_service.cli.status import CRAWL_DENIAL, FailedUrl, Status
-from scraper_service.cli.terminal import Progress, Silent, end_at_once, progress
+from scraper_service.cli.terminal import (
+    CRAWL_DENIAL,
+    FailedUrl,
+    Progress,
+    Silent,
+    Status,
+    end_at_once,
+    progress,
+)
 from scraper_service.errors import plural, printable
 
 if TYPE_CHECKING:

@@ -16,8 +16,13 @@ from scraper_service.cli import options
 from scraper_service.cli.clients import takes_service
 from scraper_service.cli.options import examples, takes_output
 from scraper_service.cli.outputs.page_files import keys_of_body
-from scraper_service.cli.status import LAST, UUID_LENGTH, logbook_json, logbook_lines
-from scraper_service.cli.terminal import fit_columns
+from scraper_service.cli.terminal import (
+    LAST,
+    UUID_LENGTH,
+    fit_columns,
+    logbook_json,
+    logbook_lines,
+)
 from scraper_service.errors import FAILURE_CODES, OTHER_CODES, plural, printable
 from scraper_service.options import catalogue
 from scraper_service.options.jobs import SHAPING

@@ -29,14 +29,15 @@ from scraper_service.cli.settings import (
     load_settings,
     operator,
 )
-from scraper_service.cli.status import (
+from scraper_service.cli.terminal import (
     UUID_LENGTH,
     ShownJob,
     choose_id,
+    end_when_interrupted,
+    leave_pipe,
     tell_left_out,
     utc,
 )
-from scraper_service.cli.terminal import end_when_interrupted, leave_pipe
 from scraper_service.errors import (
     InvalidOptions,
     OptionUnavailable,

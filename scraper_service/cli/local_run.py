@@ -25,8 +25,12 @@ from scraper_service.cli.follow import Ending, Follower, ShownRun
 from scraper_service.cli.outputs import OutputFailed, ReaderGone
 from scraper_service.cli.outputs.output import STDOUT, Destination, destination
 from scraper_service.cli.outputs.page_files import keys_of_options
-from scraper_service.cli.status import FailedUrl, Status
-from scraper_service.cli.terminal import READER_GONE, end_when_interrupted
+from scraper_service.cli.terminal import (
+    READER_GONE,
+    FailedUrl,
+    Status,
+    end_when_interrupted,
+)
 from scraper_service.errors import DatabaseUnusable, ServiceUnavailable, plural
 from scraper_service.options.limits import Retention
 from scraper_service.options.serialization import options_from_json

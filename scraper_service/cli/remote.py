@@ -20,7 +20,8 @@ import click
 from scraper_service.cli.follow import Follower, ShownRun, export_pages
 from scraper_service.cli.options import with_flag
 from scraper_service.cli.outputs import OutputFailed, ReaderGone
-from scraper_service.cli.status import (
+from scraper_service.cli.terminal import (
+    READER_GONE,
     UUID_LENGTH,
     FailedUrl,
     ShownJob,
@@ -28,7 +29,6 @@ from scraper_service.cli.status import (
     choose_id,
     tell_left_out,
 )
-from scraper_service.cli.terminal import READER_GONE
 from scraper_service.errors import plural, printable
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from scraper_service.content.decode import Unreadable, decode_body
 from scraper_service.content.formats.change_tracking import draft
 from scraper_service.content.formats.links_and_images import attribute_values
 from scraper_service.content.formats.privacy import Redaction
-from scraper_service.content.formats.tokens import (
+from scraper_service.content.formats.summary_and_tokens import (
     beyond,
     count_and_cut,
     markdown_blocks,
@@ -454,7 +454,7 @@ class Conversion:
             self.facts["answered_by"] = "rules"
 
     def _summary(self, markdown: str) -> str:
-        from scraper_service.content.formats.summary import summary  # noqa: PLC0415  # loads numpy
+        from scraper_service.content.formats.summary_and_tokens import summary  # noqa: PLC0415  # loads numpy
 
         known = self.facts.get("known", {})
         title, description = (str(known.get(k, "")) for k in ("title", "description"))

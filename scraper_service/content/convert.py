@@ -43,7 +43,7 @@ from scraper_service.content.formats.links_and_images import (
     links,
     page_links,
 )
-from scraper_service.content.formats.tokens import markdown_blocks
+from scraper_service.content.formats.summary_and_tokens import markdown_blocks
 from scraper_service.content.html.cleaning import clean, clean_html, without_frames
 from scraper_service.content.html.document import exclude, first_heading, include, parse
 from scraper_service.content.html.embedded import (

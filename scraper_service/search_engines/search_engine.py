@@ -28,7 +28,7 @@ PROVIDERS = {
     "brave": "scraper_service.search_engines.engines.BraveSearch",
     "serper": "scraper_service.search_engines.engines.SerperSearch",
     "ddgs": "scraper_service.search_engines.engines.DdgsSearch",
-    OWN: "scraper_service.search_engines.own_index.OwnIndexSearch",
+    OWN: "scraper_service.search_engines.engines.OwnIndexSearch",
 }
 _NEEDED = {
     "searxng": "SEARXNG_URL",

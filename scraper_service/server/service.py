@@ -20,9 +20,8 @@ if TYPE_CHECKING:
     from scraper_service.api.routing import Services, VersionApp
     from scraper_service.server.background import Background
     from scraper_service.server.listener import Listener
-    from scraper_service.services.accounts import Accounts
+    from scraper_service.services.accounts import Accounts, Charges
     from scraper_service.services.browser_sessions.sessions import BrowserSessions
-    from scraper_service.services.call_charges import Charges
     from scraper_service.storage.accounts.audit import Actor
 
     AnnounceT = Callable[[str, str | None, str | None], None]
@@ -266,12 +265,10 @@ class ApiFront(Front):
         from scraper_service.crawling.artefacts import shared_artefacts
         from scraper_service.options.limits import Retention, parse_rates, parse_sites
         from scraper_service.server.listener import connections_at_most, probe_pages
-        from scraper_service.services.accounts import DiskQuota, Rates
-        from scraper_service.services.call_charges import Charges
+        from scraper_service.services.accounts import Charges, DiskQuota, Rates
         from scraper_service.storage.accounts.credits import Prices
         from scraper_service.web.files import StartPage, WebFiles
-        from scraper_service.web.routes import WebRoutes
-        from scraper_service.web.sessions import SessionChecks, WebSessions
+        from scraper_service.web.routes import SessionChecks, WebRoutes, WebSessions
 
         settings = self.settings
         proxies = TrustedProxies(settings.getlist("TRUSTED_PROXIES"))

@@ -27,8 +27,7 @@ from scraper_service.options.catalogue import USUAL_PAGE
 from scraper_service.options.limits import Retention, require_parseable, under_policy
 from scraper_service.options.serialization import replay_from_json, replay_to_json
 from scraper_service.search_engines.web_search import Searches
-from scraper_service.services.accounts import DiskQuota, existing
-from scraper_service.services.call_charges import Charges
+from scraper_service.services.accounts import Charges, DiskQuota, existing
 from scraper_service.services.capabilities import Availability
 from scraper_service.services.map_search import MapCrawler, ResultPages
 from scraper_service.services.resident_crawler import failed_page
@@ -45,8 +44,7 @@ if TYPE_CHECKING:
     from scraper_service.items import Upload
     from scraper_service.options.jobs import PageOptions
     from scraper_service.options.map_search import MapOptions, SearchOptions
-    from scraper_service.services.accounts import Team
-    from scraper_service.services.call_charges import Charge
+    from scraper_service.services.accounts import Charge, Team
     from scraper_service.services.map_search import Map, SearchAnswer
     from scraper_service.services.resident_crawler import ResidentCrawler
     from scraper_service.storage.accounts.audit import AuditEntry

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scraper_service.api.mcp.budget import AnswerPart, fit, tokens_of
-from scraper_service.content.formats.tokens import count_tokens
+from scraper_service.content.formats.summary_and_tokens import count_tokens
 from tests.support.scripted_site import ScriptedSite, answer, moved, page, slow, text
 from tests.support.waiting import wait_until
 

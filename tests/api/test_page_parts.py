@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from scraper_service.content.formats.tokens import count_tokens
+from scraper_service.content.formats.summary_and_tokens import count_tokens
 from tests.api.test_crawl_scope import Crawl
 from tests.support.scripted_site import ScriptedSite, page
 from tests.support.waiting import wait_until

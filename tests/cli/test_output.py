@@ -22,8 +22,7 @@ from scraper_service.cli.outputs.page_files import (
     MarkdownFolder,
     keys_of_body,
 )
-from scraper_service.cli.status import FailedUrl, Status
-from scraper_service.cli.terminal import fit_columns
+from scraper_service.cli.terminal import FailedUrl, Status, fit_columns
 from scraper_service.errors import printable
 from scraper_service.exports.formats import FileSpec
 from scraper_service.exports.markdown_zip import front_matter

@@ -15,7 +15,7 @@ import pytest
 from click.testing import CliRunner
 
 from scraper_service.cli.main import main
-from scraper_service.cli.status import choose_id
+from scraper_service.cli.terminal import choose_id
 from tests.cli import slow_close
 from tests.cli.command import (
     Command,

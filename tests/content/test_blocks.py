@@ -5,7 +5,10 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scraper_service.content.formats.tokens import markdown_blocks, without_blocks
+from scraper_service.content.formats.summary_and_tokens import (
+    markdown_blocks,
+    without_blocks,
+)
 
 PARTS = st.lists(
     st.sampled_from(

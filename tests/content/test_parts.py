@@ -8,7 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scraper_service.content.formats.tokens import count_tokens, part_of, parts
+from scraper_service.content.formats.summary_and_tokens import (
+    count_tokens,
+    part_of,
+    parts,
+)
 
 SIZE = 100  # tokens
 WORDS = [

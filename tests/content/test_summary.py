@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import pytest
 
-from scraper_service.content.formats.summary import summary
+from scraper_service.content.formats.summary_and_tokens import summary
 from scraper_service.content.words import split
 from scraper_service.options.formats import Summary
 from tests.content.pages import convert, value

@@ -13,8 +13,7 @@ from attrs import evolve
 from sqlalchemy import insert, select, update
 
 from scraper_service.items import Snapshot
-from scraper_service.services.accounts import DiskQuota, Team
-from scraper_service.services.call_charges import Charges
+from scraper_service.services.accounts import Charges, DiskQuota, Team
 from scraper_service.storage import page_cache
 from scraper_service.storage.accounts import credits as ledger
 from scraper_service.storage.accounts.credits import Call

@@ -69,7 +69,7 @@ scraper_service.llm.model scraper_service.services.model_jobs.agent
 scraper_service.services.model_jobs.extraction
 scraper_service.storage.accounts.teams scraper_service.services.jobs
 scraper_service.services.model_jobs.llms_txt scraper_service.services.scraping
-scraper_service.storage.files.uploads scraper_service.web.sessions werkzeug.routing
+scraper_service.storage.files.uploads scraper_service.web.routes werkzeug.routing
 wsproto multipart scraper_service.crawling.converter_pool.page_conversion
 scraper_service.crawling.middlewares scraper_service.crawling.download.handler
 scraper_service.crawling.middlewares scraper_service.crawling.pipelines.pages
@@ -83,9 +83,9 @@ scraper_service.api.versions scraper_service.web.routes scraper_service.addon
 scraper_service.crawling.scrapy_shortcuts scraper_service.crawling.download.event_loop
 scraper_service.crawling.pipelines.pages scraper_service.crawling.pipelines.questions
 scraper_service.exports.job_exports scraper_service.feeds scraper_service.library
-scraper_service.llm.requests scraper_service.search_engines.own_index
+scraper_service.llm.requests scraper_service.search_engines.engines
 scraper_service.services.observability.metrics
-scraper_service.services.monitoring.check_run scraper_service.services.call_charges
+scraper_service.services.monitoring.check_run scraper_service.services.accounts
 scraper_service.spiders.map scraper_service.spiders.search
 scrapy.core.downloader.handlers.datauri scrapy.downloadermiddlewares.defaultheaders
 scrapy.downloadermiddlewares.downloadtimeout scrapy.downloadermiddlewares.httpcache

@@ -24,7 +24,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from scraper_service.content.formats.summary import summary
+from scraper_service.content.formats.summary_and_tokens import summary
 from scraper_service.content.words import split
 from scraper_service.crawling.converter_pool.converter_process import (
     OBJECTS_A_COLLECTION,

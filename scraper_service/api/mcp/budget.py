@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from attrs import frozen
 
-from scraper_service.content.formats.tokens import count_tokens, parts
+from scraper_service.content.formats.summary_and_tokens import count_tokens, parts
 from scraper_service.content.losses import describe
 
 if TYPE_CHECKING:

@@ -59,7 +59,9 @@ TOKENS = NumberParameter(
     MOST_TOKENS,
 )
 
-_cut_page = RemoteFunction("scraper_service.content.formats.tokens:cut_page")
+_cut_page = RemoteFunction(
+    "scraper_service.content.formats.summary_and_tokens:cut_page"
+)
 _COUNT = re.compile(rb'"tokenCount":(\d+)')
 
 

@@ -22,7 +22,7 @@ from scraper_service.cli.settings import (
     operator,
     transaction,
 )
-from scraper_service.cli.status import utc
+from scraper_service.cli.terminal import utc
 from scraper_service.errors import plural
 
 if TYPE_CHECKING:

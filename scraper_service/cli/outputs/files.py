@@ -27,7 +27,7 @@ from scraper_service.options.formats import FILE, PICTURE
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from scraper_service.cli.status import FailedUrl
+    from scraper_service.cli.terminal import FailedUrl
     from scraper_service.exports.formats import FileSpec
 
 

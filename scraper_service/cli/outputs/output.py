@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from scraper_service.cli.outputs.files import CopiedFile
-    from scraper_service.cli.status import FailedUrl
+    from scraper_service.cli.terminal import FailedUrl
 
 
 _WRITERS = {"zip": "md"}  # names of exports with another name here

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
-    from scraper_service.cli.status import FailedUrl
+    from scraper_service.cli.terminal import FailedUrl
     from scraper_service.options.scrape import ScrapeOptions
 
 

@@ -12,7 +12,7 @@ from scrapy.commands.crawl import Command as CrawlCommand
 from scrapy.exceptions import UsageError
 from scrapy.utils.asyncio import create_looping_call
 
-from scraper_service.cli.status import CRAWL_DENIAL, EXTERNAL_LINK
+from scraper_service.cli.terminal import CRAWL_DENIAL, EXTERNAL_LINK
 from scraper_service.crawling.middlewares import item_made
 from scraper_service.crawling.observability import configure_logs
 from scraper_service.discovery.scope_rules import Reason

@@ -15,7 +15,10 @@ from scrapy.exceptions import DropItem, NotConfigured
 from scrapy.utils.misc import load_object
 
 from scraper_service.content.formats.change_tracking import GONE
-from scraper_service.content.formats.tokens import count_and_cut, without_blocks
+from scraper_service.content.formats.summary_and_tokens import (
+    count_and_cut,
+    without_blocks,
+)
 from scraper_service.crawling import Component
 from scraper_service.crawling.download.stored_responses import KeptSources
 from scraper_service.crawling.observability import (

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from attrs import define, evolve, field, frozen
 from scrapy.utils.misc import load_object
 
-from scraper_service.content.formats.tokens import (
+from scraper_service.content.formats.summary_and_tokens import (
     count_and_cut,
     drop_blocks,
     number_blocks,
@@ -40,7 +40,7 @@ from scraper_service.storage.accounts import usage
 if TYPE_CHECKING:
     from scrapy.crawler import Crawler
 
-    from scraper_service.content.formats.tokens import MarkdownPart
+    from scraper_service.content.formats.summary_and_tokens import MarkdownPart
     from scraper_service.items import Fetch
     from scraper_service.llm.model import LanguageModel
     from scraper_service.options.scrape import ScrapeOptions

@@ -57,9 +57,8 @@ if TYPE_CHECKING:
     from scraper_service.crawling.browser.held_page import HeldPage
     from scraper_service.items import PageError
     from scraper_service.options.scrape import ScrapeOptions
-    from scraper_service.services.accounts import Team
+    from scraper_service.services.accounts import Charges, Team
     from scraper_service.services.browser_sessions.caller_code import CallerCode
-    from scraper_service.services.call_charges import Charges
     from scraper_service.storage.accounts.sessions import SessionStore
     from scraper_service.storage.database import Database
 

@@ -35,7 +35,7 @@ from scraper_service.items import Page, TakenPage
 from scraper_service.llm.model import LanguageModel, ModelError
 from scraper_service.options.scrape import ScrapeOptions
 from scraper_service.options.urls import host_of
-from scraper_service.services.accounts import Team
+from scraper_service.services.accounts import Charge, Team
 from scraper_service.services.browser_sessions.session_requests import (
     FAILED,
     LATE,
@@ -44,7 +44,6 @@ from scraper_service.services.browser_sessions.session_requests import (
     parse_input,
     send_input,
 )
-from scraper_service.services.call_charges import Charge
 from scraper_service.storage.accounts.sessions import SessionRecord
 
 if TYPE_CHECKING:

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from scraper_service.crawling.middlewares import Engines
     from scraper_service.items import Page, TakenPage
     from scraper_service.options.scrape import ScrapeOptions
-    from scraper_service.services.accounts import Team
+    from scraper_service.services.accounts import Charges, Team
     from scraper_service.services.browser_sessions.running_session import (
         RunningSession,
         StepResult,
@@ -54,7 +54,6 @@ if TYPE_CHECKING:
         SessionOptions,
         Step,
     )
-    from scraper_service.services.call_charges import Charges
     from scraper_service.services.capabilities import Availability
     from scraper_service.services.resident_crawler import ResidentCrawler
     from scraper_service.services.scraping import Scraping
