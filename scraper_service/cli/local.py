@@ -48,9 +48,8 @@ from scraper_service.errors import (
 from scraper_service.items import Page, upload_of
 from scraper_service.options import limits
 from scraper_service.options import v2_requests as requests
-from scraper_service.options.jobs import ChangeRequest, RetryRequest
+from scraper_service.options.jobs import ChangeRequest, RetryRequest, options_from_json
 from scraper_service.options.limits import Retention
-from scraper_service.options.serialization import options_from_json
 from scraper_service.storage.accounts import audit
 from scraper_service.storage.files import page_sources
 from scraper_service.storage.frontier import outcomes

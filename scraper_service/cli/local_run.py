@@ -32,8 +32,8 @@ from scraper_service.cli.terminal import (
     end_when_interrupted,
 )
 from scraper_service.errors import DatabaseUnusable, ServiceUnavailable, plural
+from scraper_service.options.jobs import options_from_json
 from scraper_service.options.limits import Retention
-from scraper_service.options.serialization import options_from_json
 from scraper_service.storage.database import Database
 from scraper_service.storage.job_records import LOCAL_TEAM, Job
 from scraper_service.storage.jobs import admission, job_rows, job_urls

@@ -25,7 +25,7 @@ from scraper_service.crawling.politeness.shared_limit import LOOK_S, TeamPermits
 from scraper_service.crawling.politeness.shared_limit import REFRESH_S as PERMITS_S
 from scraper_service.crawling.scheduler import LeasedScheduler
 from scraper_service.errors import ServiceUnavailable
-from scraper_service.options.serialization import options_from_json
+from scraper_service.options.jobs import options_from_json
 from scraper_service.settings import check_settings
 from scraper_service.shared_objects import BackgroundTasks, ChangePoll, repeat
 from scraper_service.storage.connections import end_half_sent
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from scrapy.settings import BaseSettings
 
-    from scraper_service.options.serialization import OptionsT
+    from scraper_service.options.jobs import OptionsT
 
 logger = logging.getLogger(__name__)
 

@@ -35,11 +35,11 @@ from scraper_service.crawling.politeness.shared_limit import JobPermits, TeamPer
 from scraper_service.crawling.scrapy_shortcuts import nudge
 from scraper_service.errors import ServiceUnavailable
 from scraper_service.items import Lease
-from scraper_service.options.scrape import ScrapeOptions
-from scraper_service.options.serialization import (
+from scraper_service.options.jobs import (
     options_from_json,
     structure,
 )
+from scraper_service.options.scrape import ScrapeOptions
 from scraper_service.shared_objects import BackgroundTasks
 from scraper_service.storage.connections import insist
 from scraper_service.storage.database import Database

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import uuid
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar
 
+import cattrs
 from attrs import evolve, field, frozen
 from attrs.validators import (
     deep_iterable,
@@ -19,10 +21,13 @@ from attrs.validators import (
     min_len,
     optional,
 )
+from cattrs.strategies import configure_tagged_union
 
 from scraper_service.errors import InvalidOptions, Issue
+from scraper_service.options.actions import Action
 from scraper_service.options.formats import Format, Json, Links, Markdown
-from scraper_service.options.scrape import ScrapeOptions
+from scraper_service.options.parsing import short
+from scraper_service.options.scrape import Parser, ScrapeOptions
 from scraper_service.options.urls import url_parts
 
 if TYPE_CHECKING:
@@ -59,14 +64,20 @@ class Caller:
 
 
 @frozen(kw_only=True)
-class PageOptions(Caller):
+class StoredOptions(Caller):
+    """What all requests have whose results are stored."""
+
+    scrape: ScrapeOptions
+    #: Days that the results are stored after the last change; None is the operator's.
+    retention_days: float | None = field(default=None, validator=DAYS)
+
+
+@frozen(kw_only=True)
+class PageOptions(StoredOptions):
     """One URL and how to scrape it."""
 
     #: The URL of the caller; a missing scheme is added.
     url: str = field(validator=instance_of(str))
-    scrape: ScrapeOptions
-    #: Days that the results are stored after the last change; None is the operator's.
-    retention_days: float | None = field(default=None, validator=DAYS)
 
 
 @frozen(kw_only=True)
@@ -89,7 +100,7 @@ class Webhook:
 
 
 @frozen(kw_only=True)
-class CrawlOptions(Caller):
+class CrawlOptions(StoredOptions):
     """The URLs that a crawl may visit, and how each page is scraped (docs/api/crawls.md, Crawls)."""
 
     #: The start URL.
@@ -123,9 +134,6 @@ class CrawlOptions(Caller):
     #: True removes text that repeats over the pages of a site from the Markdown.
     dedupe_boilerplate: bool = field(default=False, validator=_flag)
     webhook: Webhook | None
-    scrape: ScrapeOptions
-    #: Days that the results are stored after the last change; None is the operator's.
-    retention_days: float | None = field(default=None, validator=DAYS)
     #: True keeps the response of each page with the job; None is the operator's.
     keep_sources: bool | None = field(default=None, validator=optional(_flag))
     #: The id of an earlier crawl, or a time (:func:`parse_since`): only pages that are new or
@@ -134,7 +142,7 @@ class CrawlOptions(Caller):
 
 
 @frozen(kw_only=True)
-class BatchOptions(Caller):
+class BatchOptions(StoredOptions):
     """URLs to scrape with the same options, in no particular order.
 
     A URL that stands twice is scraped twice.
@@ -150,9 +158,6 @@ class BatchOptions(Caller):
     )
     dedupe_boilerplate: bool = field(default=False, validator=_flag)
     webhook: Webhook | None
-    scrape: ScrapeOptions
-    #: Days that the results are stored after the last change; None is the operator's.
-    retention_days: float | None = field(default=None, validator=DAYS)
     #: True keeps the response of each page with the job; None is the operator's.
     keep_sources: bool | None = field(default=None, validator=optional(_flag))
 
@@ -166,17 +171,14 @@ SHAPING = (
 
 
 @frozen(kw_only=True)
-class ReprocessRequest(Caller):
+class ReprocessRequest(StoredOptions):
     """A request to make other formats of the stored responses of a job."""
 
-    scrape: ScrapeOptions
     #: URLs of pages of the job; empty for all pages.
     urls: tuple[str, ...] = field(
         default=(), validator=[max_len(MAX_REPROCESSED_URLS), _texts]
     )
     webhook: Webhook | None = None
-    #: Days that the results are stored after the last change; None is the operator's.
-    retention_days: float | None = field(default=None, validator=DAYS)
 
     def options(
         self, known: CrawlOptions | BatchOptions
@@ -316,7 +318,7 @@ _text = optional(instance_of(str))
 
 
 @frozen(kw_only=True)
-class ExtractOptions(Caller):
+class ExtractOptions(StoredOptions):
     """Pages to read, and the data to find in all of them together.
 
     Without ``urls`` a search for the ``prompt`` finds the pages.
@@ -340,9 +342,6 @@ class ExtractOptions(Caller):
     #: Time for the whole job. Then the result is made from the pages read so far.
     timeout_ms: int | None = field(validator=optional(ge(1)))
     webhook: Webhook | None
-    scrape: ScrapeOptions
-    #: Days that the results are stored after the last change; None is the operator's.
-    retention_days: float | None = field(default=None, validator=DAYS)
 
     @property
     def target(self) -> str:
@@ -367,7 +366,7 @@ class ExtractOptions(Caller):
 
 
 @frozen(kw_only=True)
-class LlmsTextOptions(Caller):
+class LlmsTextOptions(StoredOptions):
     """A site whose pages are listed for language models."""
 
     kind: ClassVar[str] = "llmstxt"
@@ -379,9 +378,6 @@ class LlmsTextOptions(Caller):
     show_full_text: bool = field(validator=_flag)
     #: False fetches each page again.
     use_cache: bool = field(validator=_flag)
-    scrape: ScrapeOptions
-    #: Days that the results are stored after the last change; None is the operator's.
-    retention_days: float | None = field(default=None, validator=DAYS)
 
     @property
     def target(self) -> str:
@@ -389,7 +385,7 @@ class LlmsTextOptions(Caller):
 
 
 @frozen(kw_only=True)
-class ResearchOptions(Caller):
+class ResearchOptions(StoredOptions):
     """A question that is answered from the pages of several searches, with sources.
 
     An agent runs it: the class has the members of :class:`AgentOptions` that it reads.
@@ -416,9 +412,6 @@ class ResearchOptions(Caller):
     )
     #: The structured data.
     json: Json
-    scrape: ScrapeOptions
-    #: Days that the results are stored after the last change; None is the operator's.
-    retention_days: float | None = field(default=None, validator=DAYS)
 
     @property
     def target(self) -> str:
@@ -440,7 +433,7 @@ class ResearchOptions(Caller):
 
 
 @frozen(kw_only=True)
-class AgentOptions(Caller):
+class AgentOptions(StoredOptions):
     """A request in words, for which a language model searches and reads pages."""
 
     kind: ClassVar[str] = "agent"
@@ -461,9 +454,6 @@ class AgentOptions(Caller):
     #: Bounds pages and rounds; None is ``medium``.
     effort: str | None = field(validator=optional(in_(EFFORTS)))
     webhook: Webhook | None
-    scrape: ScrapeOptions
-    #: Days that the results are stored after the last change; None is the operator's.
-    retention_days: float | None = field(default=None, validator=DAYS)
 
     @property
     def target(self) -> str:
@@ -543,3 +533,65 @@ def kinds_of(*work: str) -> tuple[str, ...]:
 
 
 CRAWLED = kinds_of(JOBS)
+
+
+T = TypeVar("T")
+
+OptionsT: TypeAlias = PageOptions | CrawlOptions | BatchOptions
+
+_UNIONS: tuple[Any, ...] = (Format, Action, Parser)
+
+
+def unstructure(options: object) -> dict[str, Any]:
+    """Return ``options`` of any kind as JSON values."""
+    result: dict[str, Any] = _converter().unstructure(options)
+    return result
+
+
+def structure(value: Any, kind: type[T]) -> T:
+    """Return the options of ``kind`` from JSON values.
+
+    :raises InvalidOptions: for unknown keys, missing keys and wrong values.
+    """
+    try:
+        return _converter().structure(value, kind)
+    except (
+        cattrs.ForbiddenExtraKeysError,
+        ValueError,
+        TypeError,
+        LookupError,
+    ) as error:
+        raise InvalidOptions([Issue("custom", (), f"{error!r:.300}")]) from error
+
+
+def options_from_json(kind: str, value: Mapping[str, Any]) -> Any:
+    """Return options from the JSON values of :func:`unstructure`.
+
+    ``kind`` is a key of :data:`KINDS`, or ``scrape`` for those of a page.
+
+    :raises InvalidOptions: for unknown keys, missing keys and wrong values.
+    """
+    found: type[Any] = PageOptions if kind == "scrape" else KINDS[kind].options
+    return structure(value, found)
+
+
+@functools.cache
+def _converter() -> cattrs.Converter:
+    """Return a converter that converts no types and refuses unknown keys."""
+    converter = cattrs.Converter(forbid_extra_keys=True, detailed_validation=False)
+    for kind in (bool, int, float, str):
+        converter.register_structure_hook(kind, _exactly)
+    for union in _UNIONS:
+        configure_tagged_union(union, converter, tag_generator=_tag, tag_name="type")
+    return converter
+
+
+def _tag(kind: Any) -> str:
+    return str(kind.type)
+
+
+def _exactly(value: Any, kind: Any) -> Any:
+    accepted = {int, float} if kind is float else {kind}
+    if type(value) not in accepted:
+        raise TypeError(f"must be of type {kind.__name__}, got {short(value)}")
+    return value

@@ -23,10 +23,14 @@ from scraper_service.options.formats import (
     Json,
     Markdown,
 )
-from scraper_service.options.jobs import BatchOptions, CrawlOptions
+from scraper_service.options.jobs import (
+    BatchOptions,
+    CrawlOptions,
+    structure,
+    unstructure,
+)
 from scraper_service.options.parsing import short
 from scraper_service.options.scrape import ScrapeOptions
-from scraper_service.options.serialization import structure, unstructure
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

@@ -30,7 +30,6 @@ from scraper_service.options.jobs import (
     LIMITS,
     MODEL_JOBS,
 )
-from scraper_service.options.serialization import options_from_json
 from scraper_service.services.observability.tracing import job_span
 from scraper_service.services.upkeep import keep_up
 from scraper_service.shared_objects import BackgroundTasks, ChangePoll

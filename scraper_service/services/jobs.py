@@ -29,10 +29,10 @@ from scraper_service.options.jobs import (
     BatchOptions,
     CrawlOptions,
     fetching_all,
+    options_from_json,
 )
 from scraper_service.options.limits import Retention, under_policy
 from scraper_service.options.parsing import MAX_ISSUES, short
-from scraper_service.options.serialization import options_from_json
 from scraper_service.services.accounts import DiskQuota, existing
 from scraper_service.services.crawl_preview import explain
 from scraper_service.services.observability.tracing import note_job

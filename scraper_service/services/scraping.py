@@ -6,9 +6,9 @@ import asyncio
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from attrs import evolve, frozen
 
@@ -24,8 +24,9 @@ from scraper_service.errors import (
 )
 from scraper_service.items import Page
 from scraper_service.options.catalogue import USUAL_PAGE
+from scraper_service.options.jobs import PageOptions, structure, unstructure
 from scraper_service.options.limits import Retention, require_parseable, under_policy
-from scraper_service.options.serialization import replay_from_json, replay_to_json
+from scraper_service.options.scrape import ScrapeOptions
 from scraper_service.search_engines.web_search import Searches
 from scraper_service.services.accounts import Charges, DiskQuota, existing
 from scraper_service.services.capabilities import Availability
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
 
     from scraper_service.discovery.map_results import ShapeT
     from scraper_service.items import Upload
-    from scraper_service.options.jobs import PageOptions
     from scraper_service.options.map_search import MapOptions, SearchOptions
     from scraper_service.services.accounts import Charge, Team
     from scraper_service.services.map_search import Map, SearchAnswer
@@ -191,7 +191,7 @@ class Scraping:
             team, endpoint, version, target, options.origin, retention_s, scrape_id
         )
         if self._keeps_replays and upload is None and target is not None:
-            call = evolve(call, replay=replay_to_json(options, USUAL_PAGE))
+            call = evolve(call, replay=_replay_to_json(options))
         async with self._charges.call(call, team, self._prices.usual(scrape)) as charge:
             page = await self._scrapes.fetch(options, team, call.id, upload)
             return await self._settle_page(page, charge, is_kept=target is not None)
@@ -302,7 +302,7 @@ class Scraping:
         if not found["url"]:
             raise ReplayUnavailable
         try:
-            return replay_from_json(found, USUAL_PAGE)
+            return _replay_from_json(found)
         except InvalidOptions as error:  # of a release with other options
             raise ReplayUnavailable from error
 
@@ -408,3 +408,32 @@ def _call(
         origin,
         retention_s=retention_s,
     )
+
+
+#: The options that change what a browser shows, without the URL.
+REPLAYED = (
+    *("headers", "location", "mobile", "wait_for_ms", "actions", "session", "profile"),
+    *("block_ads", "skip_tls_verification", "site_rules"),
+)
+
+
+def _replay_to_json(options: PageOptions) -> dict[str, Any]:
+    """Return what opens a page again in a browser, as JSON values.
+
+    ``scrape`` is left out if all that matters is as usual.
+    """
+    scrape = options.scrape
+    if all(getattr(scrape, name) == getattr(USUAL_PAGE, name) for name in REPLAYED):
+        return {"url": options.url}
+    formats: dict[str, Any] = {"formats": ()}
+    return {
+        "url": options.url,
+        "scrape": unstructure(evolve(scrape, **formats)),
+    }
+
+
+def _replay_from_json(value: Mapping[str, Any]) -> PageOptions:
+    """Return the page from the JSON values of :func:`_replay_to_json`."""
+    found = value.get("scrape")
+    scrape = USUAL_PAGE if found is None else structure(found, ScrapeOptions)
+    return PageOptions(url=value["url"], scrape=scrape)

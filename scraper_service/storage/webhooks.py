@@ -17,8 +17,7 @@ from sqlalchemy import bindparam, func, insert, or_, select, update
 
 from scraper_service.content.stored_pages import decompress
 from scraper_service.errors import HeadersForgotten, SecretsUnreadable
-from scraper_service.options.jobs import MONITOR_CHECK, Webhook
-from scraper_service.options.serialization import structure, unstructure
+from scraper_service.options.jobs import MONITOR_CHECK, Webhook, structure, unstructure
 from scraper_service.options.urls import origin
 from scraper_service.storage import job_secrets
 from scraper_service.storage.database import reading, writing

@@ -12,8 +12,13 @@ from scraper_service.api.requests import v1
 from scraper_service.errors import InvalidOptions
 from scraper_service.options import v2_requests as v2
 from scraper_service.options.formats import Json, Markdown
-from scraper_service.options.jobs import KINDS, MODEL_JOBS, kinds_of
-from scraper_service.options.serialization import options_from_json, unstructure
+from scraper_service.options.jobs import (
+    KINDS,
+    MODEL_JOBS,
+    kinds_of,
+    options_from_json,
+    unstructure,
+)
 
 URL = "https://example.com/docs"
 BOTH = pytest.mark.parametrize("api", [v1, v2], ids=["v1", "v2"])

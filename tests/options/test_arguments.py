@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from scraper_service.errors import InvalidOptions
 from scraper_service.options import actions, formats, scrape
-from scraper_service.options.jobs import PageOptions
-from scraper_service.options.serialization import options_from_json, unstructure
+from scraper_service.options.jobs import PageOptions, options_from_json, unstructure
 from scraper_service.options.spider_arguments import DEFAULTS, page_options
 
 URL = "https://example.com/a?b=c,d"

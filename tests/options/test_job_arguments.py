@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from scraper_service.errors import InvalidOptions
 from scraper_service.options import formats, jobs, map_search, spider_arguments
+from scraper_service.options.jobs import options_from_json, unstructure
 from scraper_service.options.scrape import SiteRules
-from scraper_service.options.serialization import options_from_json, unstructure
 from scraper_service.options.spider_arguments import (
     batch_options,
     crawl_options,

@@ -6,7 +6,7 @@ import json
 
 from sqlalchemy import update
 
-from scraper_service.options.serialization import unstructure
+from scraper_service.options.jobs import unstructure
 from scraper_service.options.spider_arguments import crawl_options
 from scraper_service.storage.frontier import links
 from scraper_service.storage.frontier.links import seed_of

@@ -9,8 +9,13 @@ import pytest
 from sqlalchemy import func, select, update
 
 from scraper_service.errors import OutOfCredits, QueueFull
-from scraper_service.options.jobs import CRAWLED, MODEL_JOBS, LlmsTextOptions, kinds_of
-from scraper_service.options.serialization import options_from_json
+from scraper_service.options.jobs import (
+    CRAWLED,
+    MODEL_JOBS,
+    LlmsTextOptions,
+    kinds_of,
+    options_from_json,
+)
 from scraper_service.options.spider_arguments import batch_options
 from scraper_service.storage.accounts import credits as ledger
 from scraper_service.storage.accounts.teams import TeamChange, change_team

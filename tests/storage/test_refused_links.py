@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import func, select, update
 
 from scraper_service.discovery.canonical_urls import crawl_key
-from scraper_service.options.serialization import unstructure
+from scraper_service.options.jobs import unstructure
 from scraper_service.options.spider_arguments import crawl_options
 from scraper_service.storage.frontier import refused_links
 from scraper_service.storage.frontier.job_warnings import explain_result, sentence_of

@@ -16,7 +16,7 @@ from attrs import evolve, frozen
 from sqlalchemy import insert, update
 
 from scraper_service.content.stored_pages import compress
-from scraper_service.options.serialization import unstructure
+from scraper_service.options.jobs import unstructure
 from scraper_service.options.spider_arguments import crawl_options
 from scraper_service.services.accounts import OPEN_TEAM_ID
 from scraper_service.storage.database import Database

@@ -42,10 +42,10 @@ from scraper_service.errors import FAILURE_CODES, JobNotFound, QueueFull, Schema
 from scraper_service.items import LOSS_KINDS, REMOVED, UNCHANGED
 from scraper_service.options import v2_requests as requests
 from scraper_service.options.formats import Json
+from scraper_service.options.jobs import options_from_json
 from scraper_service.options.json_schema import field_of
 from scraper_service.options.limits import Mode
 from scraper_service.options.page_requests import wire_names
-from scraper_service.options.serialization import options_from_json
 from scraper_service.storage.frontier.job_counts import with_empty_fields
 from scraper_service.storage.job_records import RowState
 from scraper_service.storage.jobs.job_urls import STATES, Cursor, UrlQuery

@@ -63,10 +63,9 @@ from scraper_service.errors import (
 )
 from scraper_service.options import catalogue
 from scraper_service.options import v2_requests as requests
-from scraper_service.options.jobs import SITEMAP_MODES
+from scraper_service.options.jobs import SITEMAP_MODES, unstructure
 from scraper_service.options.limits import KeyScope, Mode
 from scraper_service.options.page_requests import ignored_names
-from scraper_service.options.serialization import unstructure
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

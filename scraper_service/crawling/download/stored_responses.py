@@ -44,6 +44,7 @@ from scraper_service.discovery.sitemap import proves_no_change
 from scraper_service.errors import ServiceUnavailable, StoreUnavailable
 from scraper_service.items import DATA_LOSS, Rendered
 from scraper_service.options.formats import Screenshot
+from scraper_service.options.jobs import structure
 from scraper_service.options.limits import (
     BROWSER,
     HTTP,
@@ -52,7 +53,6 @@ from scraper_service.options.limits import (
     prefers_browser,
 )
 from scraper_service.options.scrape import ScrapeOptions
-from scraper_service.options.serialization import structure
 from scraper_service.shared_objects import BackgroundTasks
 from scraper_service.storage.database import Database
 from scraper_service.storage.files import artefacts

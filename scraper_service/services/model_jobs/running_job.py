@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from scraper_service.crawling.observability import CREDITS, job_logger, with_facts
 from scraper_service.errors import QueueFull, ServiceUnavailable, plural
-from scraper_service.options.jobs import BatchOptions
-from scraper_service.options.serialization import options_from_json
+from scraper_service.options.jobs import BatchOptions, options_from_json
 from scraper_service.storage.job_records import JobState
 from scraper_service.storage.jobs import model_jobs
 from scraper_service.storage.jobs.jobs import Jobs

@@ -24,8 +24,7 @@ from scraper_service.discovery.sitemap import (
     starts_with_sitemap,
 )
 from scraper_service.items import KnownPage
-from scraper_service.options.jobs import BatchOptions, CrawlOptions
-from scraper_service.options.serialization import options_from_json
+from scraper_service.options.jobs import BatchOptions, CrawlOptions, options_from_json
 from scraper_service.options.urls import join_url
 from scraper_service.storage.frontier.refused_links import is_listed
 from scraper_service.storage.job_records import (

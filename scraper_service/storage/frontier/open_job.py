@@ -18,8 +18,7 @@ from sqlalchemy import bindparam, delete, select, update
 from scraper_service.discovery.canonical_urls import crawl_key
 from scraper_service.discovery.sitemap import GUESS, MAX_FILES
 from scraper_service.errors import OutOfCredits
-from scraper_service.options.jobs import CrawlOptions
-from scraper_service.options.serialization import options_from_json
+from scraper_service.options.jobs import CrawlOptions, options_from_json
 from scraper_service.options.urls import origin, robots_url
 from scraper_service.storage import job_secrets, page_cache
 from scraper_service.storage.accounts import disk_use

@@ -31,10 +31,10 @@ from scraper_service.options.jobs import (
     BatchOptions,
     CrawlOptions,
     Webhook,
+    unstructure,
 )
 from scraper_service.options.limits import DAY_S
 from scraper_service.options.parsing import short
-from scraper_service.options.serialization import unstructure
 from scraper_service.storage import job_secrets, webhooks
 from scraper_service.storage.accounts import credits as ledger
 from scraper_service.storage.accounts import disk_use

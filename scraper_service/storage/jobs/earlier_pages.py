@@ -24,9 +24,8 @@ from scraper_service.errors import (
     SourcesNotStored,
 )
 from scraper_service.items import REMOVED, UNCHANGED, KeptResponse
-from scraper_service.options.jobs import CrawlOptions, parse_since
+from scraper_service.options.jobs import CrawlOptions, parse_since, structure
 from scraper_service.options.scrape import ScrapeOptions
-from scraper_service.options.serialization import structure
 from scraper_service.storage.files.page_sources import (
     RESPONSE,
     has_sources,

@@ -26,11 +26,10 @@ from scraper_service.errors import (
     plural,
 )
 from scraper_service.options import catalogue
-from scraper_service.options.jobs import CHANGEABLE
+from scraper_service.options.jobs import CHANGEABLE, structure, unstructure
 from scraper_service.options.limits import DAY_S, HIDDEN
 from scraper_service.options.parsing import short
 from scraper_service.options.scrape import ScrapeOptions, broken_rules
-from scraper_service.options.serialization import structure, unstructure
 from scraper_service.options.urls import host_of
 from scraper_service.storage import job_secrets, webhooks
 from scraper_service.storage.accounts import audit, disk_use

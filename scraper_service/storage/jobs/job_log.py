@@ -13,8 +13,7 @@ from attrs import frozen
 from sqlalchemy import func, select
 
 from scraper_service.content.stored_pages import decompress
-from scraper_service.options.jobs import Webhook
-from scraper_service.options.serialization import structure
+from scraper_service.options.jobs import Webhook, structure
 from scraper_service.storage.frontier import refused_links
 from scraper_service.storage.job_records import Event, Job, event_error, failure_of
 from scraper_service.storage.jobs.job_rows import get_job

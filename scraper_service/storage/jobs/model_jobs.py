@@ -17,7 +17,7 @@ from sqlalchemy import and_, func, or_, select, update
 
 from scraper_service.content.stored_pages import compress, decompress
 from scraper_service.discovery.scope_rules import Reason
-from scraper_service.options.serialization import unstructure
+from scraper_service.options.jobs import unstructure
 from scraper_service.storage import job_secrets, webhooks
 from scraper_service.storage.accounts import credits as ledger
 from scraper_service.storage.accounts import disk_use

@@ -17,8 +17,8 @@ from sqlalchemy import insert, select, update
 
 from scraper_service.content.stored_pages import compress
 from scraper_service.errors import plural
+from scraper_service.options.jobs import unstructure
 from scraper_service.options.limits import DAY_S, policy_from_json
-from scraper_service.options.serialization import unstructure
 from scraper_service.storage import webhooks
 from scraper_service.storage.accounts import credits as ledger
 from scraper_service.storage.accounts import disk_use

@@ -19,14 +19,13 @@ from scraper_service.errors import (
     SecretsUnreadable,
     ServiceError,
 )
-from scraper_service.options.jobs import Webhook
+from scraper_service.options.jobs import Webhook, structure, unstructure
 from scraper_service.options.monitors import (
     Schedule,
     TargetT,
     target_from_json,
     target_to_json,
 )
-from scraper_service.options.serialization import structure, unstructure
 from scraper_service.storage import job_secrets
 from scraper_service.storage.accounts import audit
 from scraper_service.storage.accounts.credits import lock_team
