@@ -29,6 +29,7 @@ from scraper_service.options.jobs import (
     KINDS,
     LIMITS,
     MODEL_JOBS,
+    options_from_json,
 )
 from scraper_service.services.observability.tracing import job_span
 from scraper_service.services.upkeep import keep_up

@@ -38,7 +38,6 @@ if TYPE_CHECKING:
         ClauseElement,
         ColumnElement,
         Connection,
-        Row,
         ScalarSelect,
         Table,
     )
@@ -456,7 +455,7 @@ def take_some(
     table: Table,
     *where: ColumnElement[bool],
     columns: Sequence[ColumnElement[Any]],
-) -> Sequence[Row[Any]]:
+) -> Sequence[Any]:
     """Delete some rows that nobody has locked. Return their ``columns``."""
     which = _some(table, where, EXPIRE_ROWS, skips_locked=True)
     return connection.execute(delete(table).where(which).returning(*columns)).all()
