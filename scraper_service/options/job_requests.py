@@ -88,7 +88,7 @@ def crawl_keys(version: Literal["v1", "v2"]) -> KeysT:
 
 
 def batch_keys(version: Literal["v1", "v2"]) -> KeysT:
-    """Return the keys of a body that starts a batch, without those of its page_requests."""
+    """Return the keys of a body that starts a batch, without those of its pages."""
     return {
         **catalogue.keys(catalogue.BATCH, version),
         "zeroDataRetention": page_requests.REQUEST_KEYS["zeroDataRetention"],
@@ -174,7 +174,7 @@ def _scrape_of_job(values: dict[str, Any], at: Position, scrape_kind: ValueKind)
 def batch_kind(
     version: Literal["v1", "v2"], scrape_keys: KeysT, read_scrape: MakeT
 ) -> Object:
-    """Return the kind of a body that starts a batch, with the keys of its page_requests."""
+    """Return the kind of a body that starts a batch, with the keys of its pages."""
     defaults = catalogue.defaults(catalogue.BATCH, "v2")
     names = {a.name for a in attrs.fields(BatchOptions)} - {"scrape", "urls"}
 
@@ -390,7 +390,7 @@ class JobRetryRequest(Caller):
 
 
 def retry_kind() -> Object:
-    """Return the kind of a body that retries failed page_requests."""
+    """Return the kind of a body that retries failed pages."""
     rows = catalogue.select(catalogue.SCRAPE, *REPLACEABLE)
     replaced = {
         name: evolve(key, default=NO_DEFAULT)
@@ -403,7 +403,7 @@ def retry_kind() -> Object:
     options = Key(
         Object(replaced),
         "scrape",
-        help="Options that replace those of these page_requests.",
+        help="Options that replace those of these pages.",
     )
 
     def make(values: dict[str, Any], at: Position) -> Any:

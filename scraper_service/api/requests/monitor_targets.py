@@ -255,7 +255,7 @@ _TARGET_KINDS: Mapping[str, Object] = {
             "urls": need(
                 some_urls(Array(URL, MAX_URLS), "urls must have at least 1 item"),
                 "urls",
-                "The URLs of the page_requests.",
+                "The URLs of the pages.",
             ),
             "scrapeOptions": _SCRAPE_KEY,
             "compare": _COMPARE,
