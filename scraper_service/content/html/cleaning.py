@@ -311,7 +311,7 @@ def clean(document: Document, *, complete: bool = True) -> None:
     keep_sources(signed + found["pre"], found["script"])
     drawn = [element for tag in FORMULA_TAGS for element in found[tag]]
     mark_formulas(document, drawn, signed)
-    show_pictures(document, found["picture"] + found["svg"], signed, styles)
+    show_pictures(document, found["picture"] + found["svg"], signed)
     document.drawings = find_drawings(document, found["svg"], found["canvas"])
     etree.strip_elements(body, *_DROPPED, with_tail=False)
     etree.strip_tags(body, "map")

@@ -24,7 +24,7 @@ from scraper_service.content.page_urls import best_candidate, is_placeholder
 from scraper_service.content.passes import visible_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
     from scraper_service.content.html.document import Document
 
@@ -32,8 +32,6 @@ REMOVED = "The data of a picture is removed; it stays if removeBase64Images is f
 NO_FILE = "The page names no file for the picture; the format screenshot shows it."
 MAX_IMAGES = 10  # of one noscript
 MAX_VALUE = 5000  # characters of an attribute or style that is searched
-MAX_CSS = 300_000  # characters of style sheets
-MAX_RULES = 50  # of a class
 LEAST_LABEL = 2  # of the label of a picture without a file; icons have one word
 
 _LAZY = ("data-src", "data-original", "data-lazy-src", "data-lazy", "data-url")
@@ -240,22 +238,18 @@ def record_image(document: Document, image: Any, *, is_removed: bool) -> None:
 
 
 def show_pictures(
-    document: Document,
-    pictures: Iterable[Any],
-    signed: Iterable[Any],
-    styles: Sequence[Any],
+    document: Document, pictures: Iterable[Any], signed: Iterable[Any]
 ) -> None:
     """Add an ``img`` to each picture that has none.
 
     Such are a ``picture`` with sources only, an SVG that shows a file, and an element with
-    ``role=img``, a label and a background. ``styles`` are the style sheets in the page.
+    ``role=img``, a label and a background of its own.
     """
     for picture in pictures:
         if picture.tag == "svg":
             _show_photo(picture)
         elif picture.find(".//img") is None and (found := _file_of_sources(picture)):
             etree.SubElement(picture, "img", src=found)
-    css: str | None = None
     for element in signed:
         if element.get("role") != "img" or element.tag in _NO_PICTURES:
             continue
@@ -263,10 +257,6 @@ def show_pictures(
         if not label or element.find(".//img") is not None:
             continue
         found = _background(element)
-        if found is None:
-            if css is None:
-                css = "\n".join(style.text or "" for style in styles)[:MAX_CSS]
-            found = _background_of_class(element, css)
         if found is not None:
             etree.SubElement(element, "img", src=found, alt=label)
         elif (
@@ -297,26 +287,6 @@ def _background(element: Any) -> str | None:
         return match[1]
     values = (element.get(name) or "" for name in _BACKGROUND_ATTRIBUTES)
     return next((v.strip() for v in values if _FILE.match(v[:MAX_VALUE])), None)
-
-
-def _background_of_class(element: Any, css: str) -> str | None:
-    """Return the file of the background in a rule for a class or the id of an element."""
-    names = [f".{name}" for name in (element.get("class") or "").split()[:5]]
-    if element.get("id"):
-        names.append(f"#{element.get('id')}")
-    for name in names if css else ():
-        at = css.find(name)
-        for _ in range(MAX_RULES):
-            if at < 0:
-                break
-            start = css.find("{", at, at + MAX_VALUE)
-            end = css.find("}", start, start + MAX_VALUE) if start > 0 else -1
-            after = css[at + len(name) : at + len(name) + 1].replace("-", "_")
-            is_name = not after.isidentifier()
-            if end > 0 and is_name and (m := _BACKGROUND.search(css[start:end])):
-                return m[1] if m[1][:5].lower() != "data:" else None
-            at = css.find(name, at + 1)
-    return None
 
 
 # -- diagrams and charts ---------------------------------------------------------------
