@@ -78,7 +78,7 @@ if TYPE_CHECKING:
     )
     from scraper_service.storage.jobs.job_urls import Listing, UrlQuery
     from scraper_service.storage.jobs.model_jobs import ModelJobRow
-    from scraper_service.storage.transactions import Position
+    from scraper_service.storage.transactions import ListPosition
 
 
 AGENT_CREDITS = 5  # that a team must have, unless the caller set fewer: one page
@@ -451,7 +451,7 @@ class TeamJobs:
 
     async def history(
         self, team: Team, query: HistoryQuery
-    ) -> tuple[list[JobSummary], Position | None]:
+    ) -> tuple[list[JobSummary], ListPosition | None]:
         """Return jobs and single calls, the newest first, and the next position."""
         return await self._jobs.history(team.id, query)
 

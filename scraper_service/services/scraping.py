@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from scraper_service.storage.accounts.audit import AuditEntry
     from scraper_service.storage.accounts.sessions import SessionRow
     from scraper_service.storage.accounts.usage import Balance, Used
-    from scraper_service.storage.transactions import Position
+    from scraper_service.storage.transactions import ListPosition
 
 
 OWNER = "scrape"  # in the queue of a team, all its scrapes together rank as one job
@@ -368,7 +368,7 @@ class Usage:
         return QueueStatus(active, waiting, last_at)
 
     async def activity(
-        self, team: Team, endpoint: str | None, after: Position | None, limit: int
+        self, team: Team, endpoint: str | None, after: ListPosition | None, limit: int
     ) -> list[Call]:
         """Return calls of the last day, the latest first.
 
@@ -379,7 +379,7 @@ class Usage:
         )
 
     async def audit(
-        self, team: Team, after: Position | None, limit: int
+        self, team: Team, after: ListPosition | None, limit: int
     ) -> list[AuditEntry]:
         """Return entries of the audit log, the latest first.
 

@@ -412,7 +412,7 @@ IN_ORDER = (frontier.c.state, frontier.c.id)
 # -- rows of any table ---------------------------------------------------------------
 
 
-class Position(NamedTuple):
+class ListPosition(NamedTuple):
     """The position of a row in a list that is ordered by time, such as of a team's calls."""
 
     #: Seconds since 1970.

@@ -286,7 +286,7 @@ def test_a_part_reads_only_its_rows(filled, name, is_analyzed):
                 select(job.c.created_at).order_by(job.c.created_at).offset(50_000)
             )
         )
-        query = evolve(query, after=job_history.Position(at, "f"))
+        query = evolve(query, after=job_history.ListPosition(at, "f"))
     assert _rows_read(filled, query) < MAX_STEPS
 
 

@@ -51,7 +51,7 @@ from scraper_service.storage.jobs.job_history import (
     JobDetails,
     JobSummary,
 )
-from scraper_service.storage.transactions import Position
+from scraper_service.storage.transactions import ListPosition
 
 if TYPE_CHECKING:
     from scraper_service.api.http_server import JsonRequest
@@ -295,7 +295,7 @@ def _at_cursor(request: JsonRequest, query: HistoryQuery) -> HistoryQuery:
             "Invalid cursor: must be used with the filters of its list (kind, state,"
             f" site, q, since, until), got {found[0]!r} with others"
         )
-    return evolve(query, after=Position(float(found[1]), found[2]))
+    return evolve(query, after=ListPosition(float(found[1]), found[2]))
 
 
 def _digest(query: HistoryQuery) -> str:

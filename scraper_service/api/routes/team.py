@@ -32,7 +32,7 @@ from scraper_service.api.schemas import (
 from scraper_service.options.limits import KeyScope, Mode, SitePolicy
 from scraper_service.options.page_requests import ignored_names
 from scraper_service.options.values import LIST_MODES, TEAM_PROTECTION, team_protection
-from scraper_service.storage.transactions import Position
+from scraper_service.storage.transactions import ListPosition
 
 if TYPE_CHECKING:
     from scraper_service.api.http_server import JsonRequest
@@ -99,7 +99,7 @@ class AuditRoutes(Routes):
         """Return the team's audit log, the latest entry first."""
         team, _ = await self.checks.admit(request, Mode.ACCOUNT)
         limit, cursor = _LIMIT.read(request), _AUDIT_CURSOR.read(request)
-        after = cursor and Position(float(cursor[1]), cursor[2])
+        after = cursor and ListPosition(float(cursor[1]), cursor[2])
         found = await self.services.usage.audit(team, after, limit)
         following = None
         if len(found) > limit:
@@ -349,11 +349,11 @@ def _midnight(day: date) -> float:
 
 def _activity_asked(
     request: JsonRequest,
-) -> tuple[str | None, Position | None, int]:
+) -> tuple[str | None, ListPosition | None, int]:
     endpoint, cursor = _ENDPOINT.read(request), _CURSOR.read(request)
     if endpoint == "browser":  # another path of the same sessions
         endpoint = "interact"
-    after = cursor and Position(float(cursor[1]), cursor[2])
+    after = cursor and ListPosition(float(cursor[1]), cursor[2])
     return endpoint, after, _LIMIT.read(request)
 
 

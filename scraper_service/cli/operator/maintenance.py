@@ -250,10 +250,10 @@ def audit_command(
     AUDIT_DAYS says how long entries are kept.
     """
     from scraper_service.storage.accounts.audit import read_oldest
-    from scraper_service.storage.transactions import Position
+    from scraper_service.storage.transactions import ListPosition
 
     database, _ = open_database(overrides, data_dir)
-    after, team_id = Position(since, ""), None
+    after, team_id = ListPosition(since, ""), None
     with closing(database):
         if team_name:
             with database.engine.begin() as connection:
@@ -268,7 +268,7 @@ def audit_command(
                 return
             for entry in found:
                 click.echo(_entry_json(entry) if as_json else _entry_line(entry))
-            after = Position(found[-1].at, found[-1].id)
+            after = ListPosition(found[-1].at, found[-1].id)
 
 
 def _seconds(given: str | None) -> float:

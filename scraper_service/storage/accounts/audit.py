@@ -18,7 +18,7 @@ from scraper_service.options.limits import DAY_S
 from scraper_service.storage.schema import audit
 from scraper_service.storage.transactions import (
     Insertion,
-    Position,
+    ListPosition,
     delete_some,
     now_of,
 )
@@ -105,7 +105,7 @@ def record(
 
 
 def read_latest(
-    connection: Connection, team_id: str, after: Position | None, limit: int
+    connection: Connection, team_id: str, after: ListPosition | None, limit: int
 ) -> list[AuditEntry]:
     """Return entries of a team, the latest first.
 
@@ -120,7 +120,7 @@ def read_latest(
 
 
 def read_oldest(
-    connection: Connection, team_id: str | None, after: Position, limit: int
+    connection: Connection, team_id: str | None, after: ListPosition, limit: int
 ) -> list[AuditEntry]:
     """Return up to ``limit`` entries after a position, the oldest first.
 

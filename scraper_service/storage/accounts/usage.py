@@ -23,7 +23,7 @@ from scraper_service.storage.schema import (
     team,
 )
 from scraper_service.storage.transactions import (
-    Position,
+    ListPosition,
     delete_some,
     dialect_insert,
     is_stored,
@@ -224,7 +224,7 @@ def read_activity(
     connection: Connection,
     team_id: str,
     endpoint: str | None,
-    after: Position | None,
+    after: ListPosition | None,
     limit: int,
 ) -> list[Call]:
     """Return calls of the last day, latest first. One more than ``limit`` if there are more."""

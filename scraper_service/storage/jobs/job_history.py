@@ -26,7 +26,7 @@ from scraper_service.storage.job_records import (
 )
 from scraper_service.storage.jobs.job_rows import MAX_TARGET
 from scraper_service.storage.schema import activity, frontier, job, key, ledger, webhook
-from scraper_service.storage.transactions import Position, inline, now_of
+from scraper_service.storage.transactions import ListPosition, inline, now_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -68,7 +68,7 @@ class HistoryQuery:
     since: float | None = None
     #: The time of the call is before this one.
     until: float | None = None
-    after: Position | None = None
+    after: ListPosition | None = None
     limit: int
 
 
@@ -148,7 +148,7 @@ def host_of_target(target: str) -> str | None:
 
 def read_history(
     connection: Connection, team_id: str, query: HistoryQuery
-) -> tuple[list[JobSummary], Position | None]:
+) -> tuple[list[JobSummary], ListPosition | None]:
     """Return jobs and single calls of a team, and the position after them.
 
     There may be fewer than the limit, and none, before the end. The position is None at
@@ -164,8 +164,8 @@ def read_history(
             _call_states(query),
         ),
     ]
-    found: list[Position] = []
-    ends: list[Position] = []  # of sources with further rows
+    found: list[ListPosition] = []
+    ends: list[ListPosition] = []  # of sources with further rows
     calls: set[str] = set()
     for source in sources:
         rows, end = source.read(connection, query)
@@ -293,18 +293,18 @@ class _Source:
 
     def read(
         self, connection: Connection, query: HistoryQuery
-    ) -> tuple[list[Position], Position | None]:
+    ) -> tuple[list[ListPosition], ListPosition | None]:
         """Return matching rows, and the last one that was read unless it was the end."""
         if not self.wanted:
             return [], None
         keeps = self._filter(query)
         size = query.limit + 1 if keeps is None else SCAN_ROWS
-        found: list[Position] = []
+        found: list[ListPosition] = []
         after, scanned = query.after, 0
         while True:
             rows = connection.execute(self._newest(query, after, size)).all()
             for row in rows:
-                after = Position(row.at, row.id)
+                after = ListPosition(row.at, row.id)
                 if keeps is None or keeps(row):
                     found.append(after)
                 if len(found) > query.limit:
@@ -338,7 +338,7 @@ class _Source:
         return keeps
 
     def _newest(
-        self, query: HistoryQuery, after: Position | None, size: int
+        self, query: HistoryQuery, after: ListPosition | None, size: int
     ) -> Select[Any]:
         columns = self.table.c
         bounds: list[ColumnElement[bool]] = []
