@@ -176,7 +176,7 @@ class Connections:
             self._peers[name].waiting.enter(connection, phase)
 
     def remove(self, connection: Connection) -> None:
-        """Stop counting a connection; a second call does nothing."""
+        """Stop counting a connection; a second call has no effect."""
         name = self._names.pop(connection, None)
         if name is None:
             return

@@ -71,7 +71,7 @@ def check_json(body: bytes) -> None:
 def structure_json(
     body: bytes, structure: Callable[[object], Any]
 ) -> tuple[Any, list[Issue]]:
-    """Return what ``structure`` makes of a JSON text, and what is wrong with it."""
+    """Return the result of ``structure`` for a JSON text, and the errors of the text."""
     try:
         return structure_value(load_json(body), structure), []
     except InvalidOptions as error:

@@ -65,7 +65,7 @@ class _Chunk(JsonObject):
 
 
 class KnownMetadata(JsonObject):
-    """What the service knows of a page, of a :class:`PageMetadata`."""
+    """The facts that the service itself adds to a :class:`PageMetadata`."""
 
     source_url: str = member(
         "The URL as the caller wrote it; of a file its name.", key="sourceURL"

@@ -327,7 +327,7 @@ class Engines:
 
     @classmethod
     def shared(cls, settings: BaseSettings) -> Engines:
-        """Return the engines of this process. All crawlers share what is known of sites."""
+        """Return the engines of this process. Crawlers share the known state of sites."""
         names = ("RENDER", "CHROMIUM_PATH", "BROWSER_SANDBOX")
         key = tuple(str(settings[name]) for name in names)
         return cls._instances.get(key, lambda: cls(settings))

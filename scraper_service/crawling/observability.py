@@ -1,4 +1,4 @@
-"""Metrics, the counts of jobs, and the log: what a process tells of its work.
+"""The metrics, the counts of jobs, and the log of a process.
 
 Each service counts its own work, and so does each process that works on a job. Labels of
 metrics have few values: never a host, a URL, a team, a key or the id of a job. The requests of

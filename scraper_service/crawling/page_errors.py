@@ -124,8 +124,7 @@ class BrowserBusy(PageFailure, DownloadFailedError):
 class BrowserGone(PageFailure, DownloadFailedError):
     """Raised when the browser, or the process of the page, ended before the result.
 
-    ``had_begun`` is False if nothing of the page was requested yet. Then the page is not the
-    cause.
+    ``had_begun`` is False before the first request of the page. Then the page is not the cause.
     """
 
     code = "SCRAPE_SITE_ERROR"
@@ -184,7 +183,7 @@ class MovedOn(Exception):  # not a failure
 
 
 class SourceMissing(PageFailure):
-    """Raised when the response of a page is not stored, in a job that fetches nothing."""
+    """Raised when a job without fetches finds no stored response of a page."""
 
     code = "SOURCE_NOT_STORED"
     text: ClassVar[str | None] = (
@@ -194,7 +193,7 @@ class SourceMissing(PageFailure):
 
 
 class SourceUnreadable(SourceMissing):
-    """Raised when the stored response of a page cannot be read now; the text says why."""
+    """Raised with the reason when a stored response cannot be read now."""
 
     text = None
 

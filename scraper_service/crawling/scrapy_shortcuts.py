@@ -4,8 +4,8 @@ Scrapy runs seven tasks, as many deferreds and ten asynchronous generators for e
 that items of a response can be processed at the same time, and spider middlewares can change
 them. A page takes one task here. Without a name, Scrapy's own way is taken, which is slower.
 
-The download handler alone has no other way: Scrapy's own has no rule for the addresses that
-pages may reach, so without its private names nothing is fetched.
+The download handler alone has no other way: Scrapy's own has no egress rule, so without its
+private names no page is fetched.
 """
 
 from __future__ import annotations
@@ -177,8 +177,8 @@ _OF_ENGINE = (
 def nudge(engine: ExecutionEngine | None) -> None:
     """Make the engine ask its scheduler for the next request.
 
-    Otherwise the engine asks only after a response, or every 5 s. Does nothing while the
-    engine is opening, when it asks by itself.
+    Otherwise the engine asks only after a response, or every 5 s. Has no effect while the
+    engine is opening: it then asks the scheduler by itself.
     """
     slot = getattr(engine, "_slot", None)
     nextcall = getattr(slot, "nextcall", None)

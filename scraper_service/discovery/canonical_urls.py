@@ -231,7 +231,7 @@ def sitemap_key(url: str) -> int:
 def plain_page_key(host: str, path: str) -> int:
     """Return the key that :func:`page_key` gives a plain URL, ignoring the same.
 
-    ``host`` comes from :func:`plain_host`, ``path`` starts where ``plain_path`` says.
+    ``host`` comes from :func:`plain_host`, ``path`` starts at the index from ``plain_path``.
     """
     path = _similar_path(path) if path.endswith(INDEX_PAGES) else path.rstrip("/")
     return _digest(f"//{host}{path}?")
@@ -283,7 +283,7 @@ def site_of(host: str) -> str:
 
 @cache
 def _public_suffixes() -> TLDExtract:
-    """Return the list packaged with the library; nothing is downloaded or stored.
+    """Return the list packaged with the library, without a download.
 
     The list includes private domains: a.github.io and b.github.io are two sites.
     """

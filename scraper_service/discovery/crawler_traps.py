@@ -1,6 +1,6 @@
 """Detects crawler traps by the likeness of their pages, never by count alone.
 
-Nothing is stored: a process that takes over a job starts without groups. See
+The state is only in memory: a process that takes over a job starts without groups. See
 docs/how-to/crawling.md, Crawler traps.
 """
 

@@ -205,7 +205,7 @@ _BETWEEN_TAGS = re.compile(r"[\s,;]+")
 def nofollow_source(
     headers: Iterable[str], metas: Mapping[str, object], agents: Sequence[str]
 ) -> str | None:
-    """Return what asks not to follow the links of a page; None if nothing does.
+    """Return the name of the header or tag that forbids to follow links, or None.
 
     ``headers`` are the values of ``X-Robots-Tag``, ``metas`` those of ``<meta>`` by name.
     A header may name its agent, as in ``otherbot: nofollow``. Only tags for all agents

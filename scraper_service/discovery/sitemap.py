@@ -85,8 +85,8 @@ PAGE_ENDINGS = (".html", ".htm", ".xhtml", ".php", ".asp", ".aspx", ".jsp")
 def proves_no_change(lastmod: str, fetched_at: float) -> bool:
     """Return True if a page has not changed after it was fetched.
 
-    ``lastmod`` is what the sitemap says now, ``fetched_at`` is in seconds since 1970. A day, a
-    month or a year counts to its end, in any time zone. Other texts prove nothing.
+    ``lastmod`` is the current value in the sitemap, ``fetched_at`` is in seconds since 1970. A
+    day, a month or a year counts to its end, in any time zone. Other texts prove nothing.
     """
     end = _end_of(lastmod.strip())
     return end is not None and end + SKEW_S < fetched_at
@@ -295,7 +295,7 @@ class _Reading:
 def _pieces(
     head: str, text: io.TextIOWrapper, cut: Callable[[str], int]
 ) -> Iterator[str]:
-    """Yield ``head`` and the tail of ``text`` in pieces that end where ``cut`` says."""
+    """Yield ``head`` and the tail of ``text`` in pieces of the lengths from ``cut``."""
     waiting = head
     for part in iter(partial(text.read, PIECE), ""):
         end = len(waiting) if len(waiting) > MAX_PIECE else cut(waiting)

@@ -1,9 +1,9 @@
 """Parses the XML of sitemaps and feeds, also damaged XML, into a stream of records.
 
-No entity is expanded, and nothing is fetched. The parser gets the document as the
-content of a wrapper element: XML allows no document type there, so no declarations.
-Before parsing, all references except the five of XML are replaced by their text.
-The parser builds no tree, so memory does not grow with the file.
+Entities are neither expanded nor fetched. The parser gets the document as the content of a
+wrapper element: XML allows no document type there, so no declarations. Before parsing, all
+references except the five of XML are replaced by their text. The parser builds no tree, so
+memory does not grow with the file.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ M_MMAP_THRESHOLD = -3  # malloc.h
 
 
 class Front:
-    """What a process shows to others, in front of its background work. The base does nothing."""
+    """The network side of a process, before its background work. The base has no effect."""
 
     #: Crawlers that end after the last response.
     kept: Iterable[Crawler | None] = ()

@@ -169,7 +169,7 @@ class ApiFront(Front):
         )
 
     def _actor(self, name: str) -> Actor | None:
-        """Return who acts in the audit log, None if the log is off."""
+        """Return the actor for the audit log, None if the log is off."""
         from scraper_service.storage.accounts.audit import Actor
 
         return Actor(name) if self.settings.getint("AUDIT_DAYS") else None

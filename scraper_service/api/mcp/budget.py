@@ -1,8 +1,8 @@
 """Cuts the answers of tools to a number of tokens. The converter pool imports this module.
 
 An answer is an envelope with a list of items, or a single item. Items are given whole as
-long as they fit. One that does not fit even alone is given in parts: its Markdown, or its
-JSON as a text.
+long as they fit. An item that is too large for a response is returned in parts: its
+Markdown, or its JSON as a text.
 """
 
 from __future__ import annotations

@@ -103,7 +103,7 @@ def version_of(request: JsonRequest) -> str:
 
 
 def check_headers(request: JsonRequest, message: Message, version: str) -> None:
-    """Check that headers say what the body says, as revision 2026-07-28 wants it.
+    """Check that headers match the body, as revision 2026-07-28 requires.
 
     Raises :exc:`RpcError`.
     """
@@ -128,7 +128,7 @@ def check_headers(request: JsonRequest, message: Message, version: str) -> None:
 
 
 def complete(result: dict[str, Any], version: str) -> dict[str, Any]:
-    """Return a result with what revision 2026-07-28 wants in each."""
+    """Return a result with the members that revision 2026-07-28 requires."""
     if version != WITHOUT_HANDSHAKE:
         return result
     return {"resultType": "complete", **result}

@@ -299,7 +299,7 @@ _UNCACHED = {"ttlMs": 0, "cacheScope": "private"}
 
 
 def _check_arguments(tool: Tool, given: dict[str, Any]) -> dict[str, Any]:
-    """Return the arguments that a tool knows. Raises :exc:`RpcError`."""
+    """Return the arguments after a check that the tool has them. Raises :exc:`RpcError`."""
     known = {*tool.arguments, "maxTokens", "cursor"}
     arguments = {
         name: value

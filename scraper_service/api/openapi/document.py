@@ -1,7 +1,7 @@
 """The description of the API as an OpenAPI 3.1 document.
 
-It is made of what validates requests and what routes say of themselves, so a new route
-or option is in it without further work.
+It is made from the validators of requests and the declarations of routes, so it contains
+new routes and options without further work.
 """
 
 from __future__ import annotations

@@ -167,7 +167,7 @@ FORWARDED = (
 
 @frozen
 class MetricsAccess:
-    """Who may read the metrics: by the settings ``METRICS`` and ``METRICS_KEY``."""
+    """The access to the metrics: by the settings ``METRICS`` and ``METRICS_KEY``."""
 
     mode: str
     key: str

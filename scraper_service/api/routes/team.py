@@ -86,7 +86,7 @@ class _Audit(Success):
 
 
 class AuditRoutes(Routes):
-    """Who has changed the keys, settings and jobs of the caller's team."""
+    """The audit log: changes of the keys, settings and jobs of the caller's team."""
 
     @Route(
         "GET /team/audit",

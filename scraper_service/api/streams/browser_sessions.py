@@ -1,4 +1,4 @@
-"""A browser session for who is outside of it: its browser, pictures of its page, its page by hand.
+"""Connections to a browser session: its browser, pictures of its page, its page by hand.
 
 :class:`SessionSocket` is the browser over a WebSocket, for Playwright and Puppeteer: messages of
 the DevTools protocol pass in both directions, those of the caller through the rules of
@@ -238,8 +238,8 @@ class InputSocket(_SessionMessages):
     """The connection of a person to the page of a session.
 
     Pictures are JPEG in binary messages. Inputs are JSON, see
-    :func:`~scraper_service.services.browser_sessions.session_requests.parse_input`; what is none gets
-    ``{"error"}``.
+    :func:`~scraper_service.services.browser_sessions.session_requests.parse_input`; other
+    messages get ``{"error"}``.
     """
 
     max_message = 20_000

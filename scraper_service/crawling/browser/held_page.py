@@ -1,8 +1,7 @@
 """A page that stays open between the steps of its caller, in a browser of its own.
 
-A browser of its own, so that pages of other callers neither end it nor see it, and so that
-the end of the session ends every process of it.
-:class:`CommandRun` runs the commands of
+Each page has a browser of its own, which pages of other callers cannot reach or end. The end of
+the session ends all its processes. :class:`CommandRun` runs the commands of
 :mod:`scraper_service.crawling.browser.command_lines` in it.
 """
 

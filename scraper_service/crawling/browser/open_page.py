@@ -156,7 +156,7 @@ class Moves:
         self.begin_action()
 
     def go_on(self) -> None:
-        """Note that a caller acts outside of steps: nothing refused earlier holds it up."""
+        """Note that a caller acts outside of steps: earlier refusals do not delay it."""
         if self.refused.done():
             self.refused = asyncio.Future()
         self.begin_action()

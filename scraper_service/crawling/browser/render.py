@@ -269,8 +269,8 @@ async def session_order(
     """Return the order for the page of a session.
 
     ``state`` are the cookies and storage that it begins with. Each navigation is resolved
-    and checked by the egress rule before its request, so that a refused one leaves the page
-    as it is; the passage of the page checks all requests again.
+    and checked by the egress rule before its request, so a refused navigation leaves the
+    page unchanged. The passage of the page checks all requests again.
     """
     proxies = Proxies.shared(settings)
     upstream = proxies.choose("basic", session_id) or proxies.outgoing(url or ANYWHERE)

@@ -177,8 +177,8 @@ class SharedBrowser:
 
         ``ok`` also means that no page needed a browser yet. ``starting`` is the first start,
         ``restarting`` the time from the end of a browser to its successor, or to the end of its
-        processes if no page waits. Any other text says why no browser could be started, while
-        pages are refused (:data:`RETRY_S`).
+        processes if no page waits. Any other text is the reason why no browser could be
+        started, while pages are refused (:data:`RETRY_S`).
         """
         if self._is_refusing:
             return NOT_STARTED

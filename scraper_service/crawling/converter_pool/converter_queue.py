@@ -81,7 +81,7 @@ class Task:
             self.future.set_exception(error)
 
     def end_rest(self, value: Any) -> None:
-        """End what is left after an early result."""
+        """End a task that has sent its early result."""
         if self.rest is not None and not self.rest.done():
             self.rest.set_result(value)
 
@@ -105,7 +105,7 @@ class ConverterQueue:
 
     All tasks together may have ``max_bytes`` of input. A team may queue as many bytes as are
     left for others (the dynamic threshold of switch buffers), so a single team gets half.
-    :meth:`add` refuses nothing: callers check :meth:`has_capacity` first.
+    :meth:`add` accepts every task: callers check :meth:`has_capacity` first.
     """
 
     def __init__(

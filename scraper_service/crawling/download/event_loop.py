@@ -51,7 +51,7 @@ class EventLoop(Loop):
         self._watch(super().add_reader, fd, self._read, (fd, read))
 
     def remove_reader(self, fd: Any) -> None:  # type: ignore[override]
-        """Call nothing more when ``fd`` can be read."""
+        """Stop calling the callback when ``fd`` can be read."""
         self._readers.pop(fd, None)
         super().remove_reader(fd)
 
@@ -88,7 +88,7 @@ class EventLoop(Loop):
 
 
 def _is_reset(fd: Any) -> bool:
-    """Return True for a socket with an error that nobody has read yet."""
+    """Return True for a socket with an unread error."""
     files = select.poll()
     files.register(fd, 0)  # errors are always reported
     return any(event & select.POLLERR for _, event in files.poll(0))

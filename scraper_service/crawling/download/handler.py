@@ -104,10 +104,10 @@ class PageDownloadHandler(StreamingHandler):
     """Fetches a page over HTTP, at the pace of its host, before its deadline.
 
     Handles all requests, including robots.txt and redirects.
-    :class:`~scraper_service.crawling.page_state.PageState` lists what it writes.
-    ``download_timeout`` is the time of one request, and the deadline of a page that of all its
-    redirects. The signal :data:`~scraper_service.crawling.middlewares.page_abandoned` cancels
-    the request of a page.
+    :class:`~scraper_service.crawling.page_state.PageState` lists the fields it writes.
+    ``download_timeout`` limits one request; the deadline of a page covers all its redirects.
+    The signal :data:`~scraper_service.crawling.middlewares.page_abandoned` cancels the request
+    of a page.
     """
 
     def __init__(self, crawler: Crawler):

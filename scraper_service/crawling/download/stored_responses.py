@@ -170,10 +170,9 @@ def source_files(settings: BaseSettings) -> SourceFiles | None:
 class StoredSources:
     """Reads the response of each page from the job ``SOURCE_JOB_ID``.
 
-    Has the interface of Scrapy's downloader, but can fetch nothing: no middleware, host limit
-    or robots.txt applies. The response has the URL, status and headers of the time when it
-    was stored. Waits while the database is unavailable; the time of the page begins
-    afterwards.
+    Has the interface of Scrapy's downloader, but never fetches: no middleware, host limit or
+    robots.txt applies. The response has the URL, status and headers of the time when it was
+    stored. Waits while the database is unavailable; the time of the page begins afterwards.
     """
 
     def __init__(self, crawler: Crawler):
@@ -369,10 +368,10 @@ _STORED_HEADERS = {
 class PageCache(Component):
     """Responds to page requests from the team's cache, and stores new responses.
 
-    Sitemap files pass unchanged, and so do pages without a team, as in local runs. Nothing is
-    stored while the database is unavailable. A page that may only come from the cache then
-    raises :exc:`ServiceUnavailable`. Sites that the caller or operator blocks are refused as
-    in a fetch, also at the end of stored redirects.
+    Sitemap files pass unchanged, and so do pages without a team, as in local runs. Responses
+    are not stored while the database is unavailable. A page that may only come from the cache
+    then raises :exc:`ServiceUnavailable`. Sites that the caller or operator blocks are refused
+    as in a fetch, also at the end of stored redirects.
     """
 
     def __init__(self, crawler: Crawler):

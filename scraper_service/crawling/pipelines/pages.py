@@ -518,7 +518,7 @@ class SearchIndexPipeline(Component):
 
 @define
 class _Group:
-    """Pages of a team that are written together. ``written`` is done after it, also in vain."""
+    """Pages of a team that are written together. ``written`` is set after each write."""
 
     pages: list[SearchPage] = field(factory=list)
     written: asyncio.Future[None] = field(

@@ -267,7 +267,7 @@ class HostQueue:
 
 
 class StoredQueue(HostQueue):
-    """Rows of a job that fetches nothing. They wait for no host, only for ``delay_s``."""
+    """The rows of a job that only reads stored responses. They wait only for ``delay_s``."""
 
     def _pause_s(self, host: str) -> float:
         return 0.0
@@ -281,10 +281,10 @@ class Claims:
 
     ``claim`` leases up to so many URLs, or those beyond some sites; it raises
     :exc:`ServiceUnavailable`. ``take`` gets each result. ``queue`` holds the rows that were
-    claimed, and ``slots`` is the number of pages that the job may have in flight. Nothing is
-    claimed after ``has_ended``. While ``is_contended``, because other teams wait for converters,
-    no row is claimed ahead: other processes may have a converter for it. ``wake`` is called when a page may be ready, or another claim may
-    find rows. ``tasks`` run the claims.
+    claimed, and ``slots`` is the number of pages that the job may have in flight. Claims stop
+    after ``has_ended``. While ``is_contended``, because other teams wait for converters, no row
+    is claimed ahead: other processes may have a converter for it. ``wake`` is called when a
+    page may be ready, or another claim may find rows. ``tasks`` run the claims.
     """
 
     def __init__(
@@ -406,7 +406,7 @@ class Claims:
             self._tasks.spawn(self.claim())
 
     def _rest(self) -> None:
-        """Claim nothing for a while, unless there is news."""
+        """Pause claims for a while, or until news arrives."""
         self.is_dry = self._polls = True
         asyncio.get_running_loop().call_later(self.poll_s, self._look_again)
 

@@ -135,7 +135,7 @@ class SharedLimit(Generic[LimitedT]):
 
     ``kind`` is that of the rows in the database. ``known`` has the hosts or teams of this
     process by name, and ``find`` adds one. ``dispatch`` is called when one may have more in
-    flight. With ``counts`` other processes can read what is in flight.
+    flight. With ``counts`` other processes can read the number of running requests.
     """
 
     def __init__(
@@ -169,8 +169,8 @@ class SharedLimit(Generic[LimitedT]):
     def connect(self, database: Database, owner: str) -> None:
         """Share with the other processes of ``database``.
 
-        ``owner`` is the id of this process in the table of workers. Nothing with a limit
-        starts until the first :meth:`look`.
+        ``owner`` is the id of this process in the table of workers. Work with a limit waits
+        for the first :meth:`look`.
         """
         self._database, self._owner = database, owner
         self._shares = database.engine.dialect.name != "sqlite"
@@ -189,7 +189,7 @@ class SharedLimit(Generic[LimitedT]):
         return min(each.limit, each.permits)
 
     def want(self, each: LimitedT) -> None:
-        """Ask for more of what something waits for, unless that was in vain."""
+        """Request permits for waiting work, unless the last request failed to get all."""
         is_full = each.in_flight >= each.permits < each.window
         if self._shares and self._is_ready and is_full and each.may_ask:
             self._ask(each)
