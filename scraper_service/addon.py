@@ -54,6 +54,7 @@ COMPONENTS: Mapping[str, Mapping[str, int | str | None]] = {
         "scraper_service.crawling.middlewares.RetryAfter": 550,
         "scraper_service.crawling.middlewares.SafeRedirect": 600,
         "scraper_service.crawling.middlewares.FreshCookies": 700,
+        "scraper_service.crawling.scrapy_shortcuts.RequestStats": 850,
         # Off: unused, or they process bodies in the reactor thread.
         "scrapy.downloadermiddlewares.cookies.CookiesMiddleware": None,
         "scrapy.downloadermiddlewares.httpauth.HttpAuthMiddleware": None,
@@ -63,6 +64,7 @@ COMPONENTS: Mapping[str, Mapping[str, int | str | None]] = {
         "scrapy.downloadermiddlewares.redirect.MetaRefreshMiddleware": None,
         "scrapy.downloadermiddlewares.redirect.RedirectMiddleware": None,
         "scrapy.downloadermiddlewares.retry.RetryMiddleware": None,
+        "scrapy.downloadermiddlewares.stats.DownloaderStats": None,
     },
     "EXTENSIONS": {
         "scraper_service.crawling.scrapy_shortcuts.DirectItems": 0,

@@ -26,11 +26,17 @@ from scrapy import exceptions, signals
 from scrapy.core.downloader import Downloader
 from scrapy.core.downloader.handlers import _aiohttp
 from scrapy.core.downloader.middleware import DownloaderMiddlewareManager
+from scrapy.downloadermiddlewares.stats import (
+    DownloaderStats,
+    get_header_size,
+    get_status_size,
+)
 from scrapy.http import Headers, Request, Response
 from scrapy.logformatter import LogFormatter
 from scrapy.pipelines import ItemPipelineManager
 from scrapy.statscollectors import MemoryStatsCollector
 from scrapy.utils.defer import ensure_awaitable, iter_errback
+from scrapy.utils.httpobj import urlparse_cached
 from scrapy.utils.log import logformatter_adapter
 from scrapy.utils.python import global_object_name
 from twisted.python.failure import Failure
@@ -153,6 +159,44 @@ async def _result(value: Any, method: Callable[..., Any]) -> Response | Request 
     if found is None or isinstance(found, (Response, Request)):
         return found
     raise _InvalidOutput(f"{global_object_name(method)} must not return {type(found)}")
+
+
+class RequestStats(DownloaderStats):
+    """Counts what Scrapy's middleware counts, without a copy of requests and headers."""
+
+    def process_request(  # type: ignore[override]  # its spider is deprecated
+        self, request: Request
+    ) -> None:
+        count = self.stats.inc_value
+        count("downloader/request_count")
+        count(f"downloader/request_method_count/{request.method}")
+        count("downloader/request_bytes", _request_bytes(request))
+
+    def process_response(  # type: ignore[override]  # its spider is deprecated
+        self, request: Request, response: Response
+    ) -> Response:
+        count = self.stats.inc_value
+        count("downloader/response_count")
+        count(f"downloader/response_status_count/{response.status}")
+        # A plain dictionary does not normalise the names again.
+        size = len(response.body) + get_header_size(dict(response.headers))
+        count("downloader/response_bytes", size + get_status_size(response.status) + 4)
+        return response
+
+
+def _request_bytes(request: Request) -> int:
+    """Return the length of :func:`scrapy.utils.request.request_httprepr`."""
+    parts = urlparse_cached(request)
+    size = len(request.method) + 1 + len(parts.path or "/") + len(" HTTP/1.1\r\n")
+    size += len(parts.params) + bool(parts.params)
+    size += len(parts.query) + bool(parts.query)
+    size += len("Host: \r\n") + len(parts.hostname or "")
+    size += sum(
+        len(name) + len(": ") + len(value) + len("\r\n")
+        for name, values in dict.items(request.headers)
+        for value in values
+    )
+    return size + len("\r\n") + len(request.body)
 
 
 _of_engine = logging.getLogger("scrapy.core.engine")
