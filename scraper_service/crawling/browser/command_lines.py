@@ -54,9 +54,9 @@ _ESCAPED = re.compile(r'\\(["\\$`])')  # in double quotes
 _EXPANDED = re.compile(r"`|\$(?=[A-Za-z0-9_({@*#?!$-])")
 _PIECE = re.compile(
     rf"""
-    (?P<end>\n|&&) | (?P<gap>[^\S\n]+) | (?P<joined>\\\n) | (?P<comment>\#[^\n]*)
+    (?P<end>\n|&&) | (?P<gap>[^\S\n]+) | (?P<joined>\\\n) | (?P<hash>\#)
     | '(?P<single>[^']*)' | "(?P<double>(?:[^"\\]|\\.)*)" | \\(?P<escaped>.)
-    | (?P<shell>[|><;&()]|{_EXPANDED.pattern}) | (?P<plain>[^'"])
+    | (?P<shell>[|><;&()]|{_EXPANDED.pattern}) | (?P<plain>[\w./:=@%+,-]+|[^'"])
     """,
     re.VERBOSE | re.DOTALL,
 )
@@ -140,12 +140,12 @@ def _hint(comment: str) -> str:
 
 
 def _split(text: str) -> Iterator[tuple[list[str], str]]:
-    """Yield the words of each command as a POSIX shell splits them, and the comment behind.
+    """Yield the words of each command as a POSIX shell splits them, and the comment after it.
 
     Raises :exc:`LineRefused` for what a shell would not take as it is.
     """
     words: list[str] = []
-    word: str | None = None
+    word: list[str] | None = None
     comment, at = "", 0
     text += "\n\n"  # the first may follow a backslash
     while at < len(text):
@@ -155,24 +155,25 @@ def _split(text: str) -> Iterator[tuple[list[str], str]]:
         piece = found[kind]
         if kind in {"end", "gap"}:
             if word is not None:
-                words.append(word)
+                words.append("".join(word))
                 word = None
             if kind == "end":
                 if words:
                     yield words, comment
                 words, comment = [], ""
-        elif kind == "comment" and word is None:
-            comment = piece
-        elif kind == "comment":
-            word, at = f"{word}#", found.start() + 1
+        elif kind == "hash" and word is None:
+            end = text.index("\n", at)
+            comment, at = text[at - 1 : end], end
         elif kind == "shell":
             _refuse(piece)
-        elif kind == "double":
-            if (expanded := _EXPANDED.search(_ESCAPED.sub("", piece))) is not None:
-                _refuse(expanded[0])
-            word = (word or "") + _ESCAPED.sub(r"\1", piece)
         elif kind != "joined":
-            word = (word or "") + piece
+            if kind == "double":
+                # The letters around an escape are not neighbours.
+                if expanded := _EXPANDED.search(_ESCAPED.sub("\0", piece)):
+                    _refuse(expanded[0])
+                piece = _ESCAPED.sub(r"\1", piece)
+            word = word or []
+            word.append(piece)
 
 
 def _refuse(sign: str) -> NoReturn:
