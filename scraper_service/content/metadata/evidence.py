@@ -222,7 +222,7 @@ class Evidence:
 
     @cached_property
     def site_names(self) -> frozenset[str]:
-        """Names of the site and its publisher, as :func:`folded` returns them."""
+        """Names of the site and its publisher, as :func:`fold_name` returns them."""
         names = [*self.all("og:site_name"), *self.all("application-name")]
         names += [text_of(n.get("publisher")) for n in self.subjects]
         return frozenset(fold_name(name) for name in names) - {""}
