@@ -2,9 +2,9 @@
 
 from alembic import op
 
-from scraper_service.storage.database import create_statements
+from scraper_service.storage.database import HEAD, create_statements
 
-revision = "v0005"
+revision = HEAD  # until the first release: then the name of that layout
 down_revision = None
 
 
