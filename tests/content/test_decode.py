@@ -161,6 +161,7 @@ CHARSETS = {
     ),
     "first declaration wins": (b"<meta charset=koi8-r><meta charset=utf-8>\xd1", "", "я"),
     "first attribute wins": (b"<meta charset=koi8-r charset=utf-8>\xd1", "", "я"),
+    "unknown label and another": (b"<meta charset=no><meta charset=koi8-r>\xd1", "", "я"),
     "refresh is none": (
         b"<meta http-equiv=refresh content='0; url=/?charset=koi8-r'>\xc3\xa4", "", "ä",
     ),
@@ -168,11 +169,28 @@ CHARSETS = {
     "quoted in content": (
         b"<META CONTENT='text/html; charset=\"koi8-r\"' HTTP-EQUIV=Content-Type>\xd1", "", "я",
     ),
+    "in a script": (
+        b"<script>w('<meta charset=koi8-r>')</script>\xc3\xa4", "", "ä",
+    ),
+    "in a title": (b"<title>The tag <meta charset=koi8-r></title>\xc3\xa4", "", "ä"),
+    "in a style": (b"<style>/*<meta charset=koi8-r>*/</style>\xc3\xa4", "", "ä"),
+    "in an attribute": (
+        b"<p title='<meta charset=koi8-r>' data-x=\"<meta charset=koi8-r>\">\xc3\xa4", "", "ä",
+    ),
     "of a script": (b"<script charset=koi8-r src=a.js></script>\xc3\xa4", "", "ä"),
     "of a form": (b"<form accept-charset=koi8-r>\xc3\xa4", "", "ä"),
     "in an end tag": (b"</meta charset=koi8-r>\xc3\xa4", "", "ä"),
+    "in a declaration": (b"<!x '<meta charset=koi8-r'>\xc3\xa4", "", "ä"),
+    "after an empty comment": (b"<!--><meta charset=koi8-r>\xd1", "", "я"),
+    "after an open quote": (b"<p title='><meta charset=koi8-r>\xc3\xa4", "", "ä"),
     "meta x-user-defined": (b"<meta charset=x-user-defined>\x80", "", "€"),
+    "late in a long head": (
+        b"<head><style>" + b"a{}" * 9000 + b"</style><meta charset=koi8-r>\xd1", "", "я",
+    ),
     "late in a text": (b"<p>" + b"word " * 2000 + b"<meta charset=koi8-r>\xc3\xa4", "", "ä"),
+    "meta over XML declaration": (
+        b"<?xml version='1.0' encoding='utf-8'?><meta charset=koi8-r>\xd1", "text/html", "я",
+    ),
     "XML declaration of a page": (
         b"<?xml version='1.0' encoding='koi8-r'?><html>\xd1", "text/html", "я",
     ),
