@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 from ipaddress import ip_network
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from scrapy.settings import default_settings as _defaults
 
@@ -556,6 +556,9 @@ def check_settings(settings: BaseSettings) -> None:
     if url := settings["PUBLIC_URL"]:
         _check_base_url("PUBLIC_URL", url)
     _check_model(settings)
+    for name, member in _imported.items():
+        if settings[name] != globals()[name]:
+            _check_import(name, settings[name], member)
     if url := settings["ARTEFACT_STORE"]:
         from scraper_service.storage.files.blob_stores import check_store_url  # noqa: PLC0415
 
@@ -598,12 +601,38 @@ def _check_number(name: str, value: object) -> None:
         raise ValueError(f"{text}, got {value!r}")
 
 
+# Settings that are import paths, and what the object there has.
+_imported = {
+    "JOB_RUNNER": "wake",
+    "JOB_SOURCE": "__call__",
+    "PAGE_SERIALIZER": "__call__",
+    "PLAYWRIGHT_BROWSER_PROVIDER": "__call__",
+    "CONVERTER": "shared",
+    "ENGINES": "shared",
+    "ROBOTS_POLICY": "shared",
+}
+
+
+def _check_import(name: str, path: Any, member: str) -> None:
+    from scrapy.utils.misc import load_object  # noqa: PLC0415  # as above
+
+    try:
+        found = load_object(path)
+    except (ImportError, NameError, TypeError, ValueError) as error:
+        raise ValueError(f"{variable(name)}: {error}") from error
+    if not hasattr(found, member):
+        raise ValueError(
+            f"{variable(name)} must be the import path of a class or function with"
+            f" {member}, got {path!r}"
+        )
+
+
 def _check_network(name: str, text: str) -> None:
     try:
         ip_network(text.strip())
     except ValueError as error:
         raise ValueError(
-            f"{name} must be IP networks, such as 10.1.0.0/16: {error}"
+            f"{variable(name)} must be IP networks, such as 10.1.0.0/16: {error}"
         ) from None
 
 

@@ -74,7 +74,7 @@ class UpstreamProxy:
             raise ValueError(
                 "SCRAPER_PROXIES entries must be http://HOST:PORT or KIND=http://HOST:PORT, with"
                 f" USER:PASSWORD@ before the host if needed and KIND one of"
-                f" {', '.join(KINDS)}; got {parts.scheme or '?'}://...{parts.hostname}"
+                f" {', '.join(KINDS)}; got {text.strip().rpartition('@')[2][:100]!r}"
             )
         user, password = unquote(parts.username or ""), unquote(parts.password or "")
         return cls(kind, parts.hostname, parts.port, user, password)

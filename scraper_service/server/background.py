@@ -95,10 +95,7 @@ class Background:
     def _make_runner(self) -> JobRunner:
         from scrapy.utils.misc import load_object
 
-        try:
-            make_runner = load_object(self.settings["JOB_RUNNER"])
-        except (ImportError, NameError, TypeError, ValueError) as error:
-            raise ValueError(f"setting SCRAPER_JOB_RUNNER: {error}") from error
+        make_runner = load_object(self.settings["JOB_RUNNER"])
         runner: JobRunner = make_runner(self.process, self.database)
         return runner
 

@@ -32,6 +32,7 @@ def test_an_invalid_proxy_url_is_refused_without_showing_its_password(text):
     with pytest.raises(ValueError, match="PROXIES") as error:
         UpstreamProxy.parse("bad=http://user:secret@a:1")
     assert "secret" not in str(error.value)
+    assert "got 'a:1'" in str(error.value)
 
 
 def test_the_healthiest_is_chosen_and_a_session_stays():

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Collection
     from pathlib import Path
 
-SCHEMES = ("s3", "gs", "az")
+SCHEMES = {"s3": "BUCKET", "gs": "BUCKET", "az": "CONTAINER"}
 EXTRA = "object-storage"
 NAMED = "SCRAPER_ARTEFACT_STORE"
 # Variables of the environment that name a server.
@@ -336,7 +336,7 @@ def check_store_url(url: str) -> None:
     """Raise :exc:`ValueError` for a URL that names no bucket or container."""
     parts = url_parts(url)
     if parts.scheme not in SCHEMES or not parts.netloc or "@" in parts.netloc:
-        allowed = ", ".join(f"{scheme}://BUCKET/PREFIX" for scheme in SCHEMES)
+        allowed = ", ".join(f"{k}://{what}/PREFIX" for k, what in SCHEMES.items())
         raise ValueError(f"{NAMED} must be one of {allowed}, got {redact_url(url)!r}")
     if parts.query or parts.fragment:
         raise ValueError(
