@@ -76,7 +76,12 @@ class Position:
         return ".".join(map(str, self.path)) or self.where
 
     def report(self, code: str, message: str, **facts: Any) -> Any:
-        """Add an issue at this position, and return INVALID."""
+        """Add an issue at this position, and return INVALID.
+
+        A message without a subject, which begins with "must" or "not", gets this position's name.
+        """
+        if message.startswith(("must ", "not ")):
+            message = f"{self.name} {'is ' * message.startswith('not ')}{message}"
         if len(self.issues) < MAX_ISSUES:
             self.issues.append(Issue(code, self.path, message, facts))
         return INVALID
