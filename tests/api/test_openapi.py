@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 import re
 
 import openapi_spec_validator
@@ -237,6 +238,12 @@ def properties(document):
             todo.append((f"{place} {name}", each))
         below = [*schema.get("oneOf", ()), schema.get("items")]
         todo += [(place, each) for each in below if each]
+
+
+def test_no_description_is_that_of_a_python_class(document):
+    text = json.dumps(document)
+    assert "dict()" not in text
+    assert "The handler of" not in text
 
 
 def test_every_property_of_a_body_has_a_sentence(document):

@@ -412,7 +412,7 @@ POSTED = Route(
 
 @frozen(kw_only=True)
 class McpEndpoint:
-    """The handler of ``POST /mcp``, and of its alias ``/v2/mcp``."""
+    """Tools for agents, by the Model Context Protocol."""
 
     server: McpServer
     checks: RequestChecks

@@ -170,6 +170,8 @@ def _meaning(kind: Any) -> str:
     """Return the first line of what an object becomes."""
     make = getattr(kind, "make", None)
     source = make.cls if isinstance(make, Build) else make
+    if source is dict:
+        return ""
     return (inspect.getdoc(source) or "").partition("\n")[0]
 
 
