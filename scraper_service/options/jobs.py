@@ -65,7 +65,7 @@ class Caller:
 
 @frozen(kw_only=True)
 class StoredOptions(Caller):
-    """What all requests have whose results are stored."""
+    """The options of all requests with stored results."""
 
     scrape: ScrapeOptions
     #: Days that the results are stored after the last change; None is the operator's.

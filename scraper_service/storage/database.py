@@ -71,7 +71,7 @@ ResultT = TypeVar("ResultT")
 # The migrations of the oldest layout that is known, and of the newest one.
 FIRST = HEAD = "v0005"
 TOO_OLD = (
-    "was made before the first release, whose tables differ: move the data directory away, or"
+    "was made by an earlier version, whose tables differ: move the data directory away, or"
     " name an empty database by SCRAPER_DATABASE_URL; finish or export its jobs with the old"
     " version before"
 )

@@ -83,7 +83,7 @@ def test_creating_a_key_names_its_team_and_whether_the_team_is_new(tmp_path):
     assert made.startswith(f"a new job database was made in {tmp_path}: ")
     second = said("--team", "shop")
     assert first.startswith("a new team: ")
-    assert second.startswith("a team: ")
+    assert second.startswith("the team: ")
     assert "  shop  credits 9 of 9  concurrency unlimited" in first
     assert ids_of(first) == ids_of(second)
     assert said("--name", "mine").startswith("a new team: ")

@@ -166,7 +166,7 @@ def damage(copy):
         (damage, (), "jobs.sqlite is missing or damaged"),
         (lambda copy: (copy / "key.secret").unlink(), (), "key.secret is missing"),
         (lambda copy: changed(copy, schema="v9999"), (), "tables of a newer version"),
-        (lambda copy: changed(copy, schema="r0034"), (), "before the first release"),
+        (lambda copy: changed(copy, schema="r0034"), (), "by an earlier version"),
         (lambda copy: changed(copy, form=99), (), "made by a newer version"),
         (lambda copy: (copy / MANIFEST).write_text("{"), (), "is no backup"),
         (lambda copy: changed(copy, another=1), (), "is no backup"),

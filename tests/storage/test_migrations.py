@@ -124,7 +124,7 @@ def test_a_layout_from_before_the_first_release_is_refused(
         statement = f"UPDATE alembic_version SET version_num = '{revision}'"
         connection.exec_driver_sql(statement)
     url = migrated.url.render_as_string(hide_password=False)
-    with pytest.raises(DatabaseUnusable, match="before the first release"):
+    with pytest.raises(DatabaseUnusable, match="by an earlier version"):
         Database(tmp_path / "new", url)
 
 

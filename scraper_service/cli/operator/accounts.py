@@ -198,7 +198,7 @@ def create_key_command(
             operator(settings),
         )
         team = next(t for t in teams.list_teams(connection) if t.id == team_id)
-    click.echo(f"{'a team' if known else 'a new team'}: {describe(team)}", err=True)
+    click.echo(f"{'the team' if known else 'a new team'}: {describe(team)}", err=True)
     click.echo(key)
 
 

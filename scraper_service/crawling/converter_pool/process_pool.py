@@ -304,9 +304,7 @@ class ProcessPool:
         if task in self._running:
             left_s = task.ends_at - self._loop.time()
             self._set_end(task, min(left_s, ABANDONED_S))
-        elif (
-            task.future.cancelled()
-        ):  # otherwise it had ended in the same loop iteration
+        elif task.future.cancelled():  # else it ended in the same loop iteration
             self.queue.remove(task)
 
     def _dispatch(self) -> None:
