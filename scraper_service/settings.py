@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 from ipaddress import ip_network
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from scrapy.settings import default_settings as _defaults
 
@@ -440,6 +440,16 @@ LOG_VERSIONS: list[str] = []
 
 # -- Not settings: limits of the values, and the environment ---------------------------
 _kinds = {name: type(value) for name, value in globals().items() if name.isupper()}
+# Import paths: ours, and what an object at another one has.
+_imported = {
+    "JOB_RUNNER": (JOB_RUNNER, "wake"),
+    "JOB_SOURCE": (JOB_SOURCE, "__call__"),
+    "PAGE_SERIALIZER": (PAGE_SERIALIZER, "__call__"),
+    "PLAYWRIGHT_BROWSER_PROVIDER": (PLAYWRIGHT_BROWSER_PROVIDER, "__call__"),
+    "CONVERTER": (CONVERTER, "shared"),
+    "ENGINES": (ENGINES, "shared"),
+    "ROBOTS_POLICY": (ROBOTS_POLICY, "shared"),
+}
 _choices = {
     "ARTEFACTS": ("files", "inline"),
     "LOG_LEVEL": ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"),
@@ -556,9 +566,7 @@ def check_settings(settings: BaseSettings) -> None:
     if url := settings["PUBLIC_URL"]:
         _check_base_url("PUBLIC_URL", url)
     _check_model(settings)
-    for name, member in _imported.items():
-        if settings[name] != globals()[name]:
-            _check_import(name, settings[name], member)
+    _check_imports(settings)
     if url := settings["ARTEFACT_STORE"]:
         from scraper_service.storage.files.blob_stores import check_store_url  # noqa: PLC0415
 
@@ -601,30 +609,21 @@ def _check_number(name: str, value: object) -> None:
         raise ValueError(f"{text}, got {value!r}")
 
 
-# Settings that are import paths, and what the object there has.
-_imported = {
-    "JOB_RUNNER": "wake",
-    "JOB_SOURCE": "__call__",
-    "PAGE_SERIALIZER": "__call__",
-    "PLAYWRIGHT_BROWSER_PROVIDER": "__call__",
-    "CONVERTER": "shared",
-    "ENGINES": "shared",
-    "ROBOTS_POLICY": "shared",
-}
-
-
-def _check_import(name: str, path: Any, member: str) -> None:
+def _check_imports(settings: BaseSettings) -> None:
     from scrapy.utils.misc import load_object  # noqa: PLC0415  # as above
 
-    try:
-        found = load_object(path)
-    except (ImportError, NameError, TypeError, ValueError) as error:
-        raise ValueError(f"{variable(name)}: {error}") from error
-    if not hasattr(found, member):
-        raise ValueError(
-            f"{variable(name)} must be the import path of a class or function with"
-            f" {member}, got {path!r}"
-        )
+    for name, (ours, member) in _imported.items():
+        if (path := settings[name]) == ours:
+            continue  # a process imports it when it needs it
+        try:
+            found = load_object(path)
+        except (ImportError, NameError, TypeError, ValueError) as error:
+            raise ValueError(f"{variable(name)}: {error}") from error
+        if not hasattr(found, member):
+            raise ValueError(
+                f"{variable(name)} must be the import path of a class or function with"
+                f" {member}, got {path!r}"
+            )
 
 
 def _check_network(name: str, text: str) -> None:

@@ -78,10 +78,10 @@ class Position:
     def report(self, code: str, message: str, **facts: Any) -> Any:
         """Add an issue at this position, and return INVALID.
 
-        A message without a subject, which begins with "must" or "not", gets this position's name.
+        A message without a subject, which begins with "must", gets this position's name.
         """
-        if message.startswith(("must ", "not ")):
-            message = f"{self.name} {'is ' * message.startswith('not ')}{message}"
+        if message.startswith("must "):
+            message = f"{self.name} {message}"
         if len(self.issues) < MAX_ISSUES:
             self.issues.append(Issue(code, self.path, message, facts))
         return INVALID

@@ -289,7 +289,7 @@ def test_site_rules_of_a_search_apply_to_results_and_pages():
 
 def test_a_bad_domain_of_site_rules_is_refused():
     rules = '{"whitelist": ["no domain"]}'
-    with pytest.raises(InvalidOptions, match=r"site_rules\.whitelist\.0 is not a domain"):
+    with pytest.raises(InvalidOptions, match=r"site_rules\.whitelist\.0: not a domain"):
         page_options({"url": URL, "site_rules": rules})
 
 
